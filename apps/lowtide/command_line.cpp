@@ -1,0 +1,192 @@
+#include "lowtide/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdlib>
+
+#include "lowtide/error.hpp"
+
+namespace lowtide::app {
+namespace {
+
+/// Options as text, before they are checked.
+struct RawOptions {
+  std::string device;
+  std::string vram_cap;
+  std::string after_job = "keep";
+  bool after_job_given = false;
+  std::vector<std::string> shapes;
+};
+
+/// Where measured peaks are remembered: the user's cache folder.
+std::string learned_file() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::string(cache) + "/lowtide/learned.json";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::string(home) + "/.cache/lowtide/learned.json";
+  return {};
+}
+
+std::int64_t parse_size(const std::string& text, const std::string& option) {
+  std::int64_t value = -1;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < 0)
+    throw UsageError("--shape " + option + ": write NAME=1x3x640x640, or NAME=scalar for a single value");
+  return value;
+}
+
+ShapeOption parse_shape(const std::string& option) {
+  const std::size_t equals = option.rfind('=');
+  if (equals == std::string::npos || equals == 0) parse_size("", option);
+  ShapeOption shape{.name = option.substr(0, equals), .sizes = {}};
+  const std::string sizes = option.substr(equals + 1);
+  if (sizes == "scalar") return shape;
+  for (std::size_t begin = 0; begin <= sizes.size();) {
+    const std::size_t end = std::min(sizes.find('x', begin), sizes.size());
+    shape.sizes.push_back(parse_size(sizes.substr(begin, end - begin), option));
+    begin = end + 1;
+  }
+  return shape;
+}
+
+void add_device_options(CLI::App& command, RawOptions& raw, CommonOptions& common) {
+  command
+      .add_option("--device", raw.device,
+                  "cpu, cuda, cuda:N, sim or sim:CARD (a card's name, file, or size such as sim:6GiB)")
+      ->group("Device and memory");
+  command
+      .add_option("--vram-cap", raw.vram_cap,
+                  "limit for all device memory, context included: 2GiB, 512MiB, bytes")
+      ->group("Device and memory");
+  command
+      .add_flag("--low-vram", common.session.low_vram,
+                "pick a low cap and give everything back after each job")
+      ->group("Device and memory");
+  command.add_option("--after-job", raw.after_job, "keep (weights that fit stay, the default) or release")
+      ->check(CLI::IsMember({"keep", "release"}))
+      ->group("Device and memory");
+  command
+      .add_option("--threads", common.session.threads, "threads of the operators (default: physical cores)")
+      ->check(CLI::Range(1, 4096))
+      ->group("Device and memory");
+}
+
+void add_model_options(CLI::App& command, CommonOptions& common) {
+  command.add_option("--program", common.program, "which program of the archive, if there are several")
+      ->group("Model");
+}
+
+void add_report_options(CLI::App& command, CommonOptions& common) {
+  command.add_option("--report", common.report, "write a JSON report to this file")->group("Output");
+  command.add_flag("--quiet", common.quiet, "print errors only")->group("Output");
+  command.add_flag("--verbose", common.verbose, "print more")->group("Output");
+}
+
+/// From text to options; `default_device` where the user named none.
+void finish(CommonOptions& common, const RawOptions& raw, const CLI::App& command,
+            const std::string& default_device) {
+  common.session.device = raw.device.empty() ? default_device : raw.device;
+  if (!raw.vram_cap.empty()) common.session.vram_cap = parse_bytes(raw.vram_cap);
+  common.session.after_job = raw.after_job == "release" ? AfterJob::release : AfterJob::keep;
+  common.session.learned_file = learned_file();
+  const bool after_job_given = command.get_option("--after-job")->count() > 0;
+  if (after_job_given && common.session.device == "cpu")
+    throw UsageError(
+        "--after-job has no effect on the cpu, where nothing is moved: choose --device sim or cuda");
+  if (after_job_given && common.session.low_vram && raw.after_job == "keep")
+    throw UsageError("--after-job keep contradicts --low-vram, which gives everything back: leave one out");
+}
+
+PrintAndExit wrong_usage(const std::string& message) {
+  return {"lowtide: error: " + message + "; see lowtide --help\n", 2};
+}
+
+}  // namespace
+
+Command parse_command_line(int argc, const char* const* argv) {
+  CLI::App app(
+      "lowtide runs PyTorch models that do not fit the graphics card.\n"
+      "Exit codes: 0 ok, 1 inputs failed, 2 wrong usage, 3 cannot fit, 4 bad archive, 5 device, 130 "
+      "interrupted.",
+      "lowtide");
+  app.set_version_flag("--version", std::string("lowtide ") + LOWTIDE_VERSION);
+  app.require_subcommand(1);
+
+  RunCommand run;
+  PlanCommand plan;
+  InspectCommand inspect;
+  MeasureCommand measure;
+  RawOptions raw;
+  std::vector<std::string> positionals;
+
+  CLI::App* run_app = app.add_subcommand("run", "one model over many inputs, or a list of jobs");
+  run_app->add_option("model_and_inputs", positionals,
+                      "MODEL.pt2 INPUT... (files or folders); with --jobs at most a model");
+  run_app->add_option("--out", run.out, "folder for the results")->required();
+  run_app->add_option("--jobs", run.jobs, "JSON job list, one job a line; - for standard input");
+  add_device_options(*run_app, raw, run.common);
+  add_model_options(*run_app, run.common);
+  add_report_options(*run_app, run.common);
+
+  CLI::App* plan_app =
+      app.add_subcommand("plan", "the plan, the proof and the time/VRAM curve; touches no device");
+  plan_app->add_option("model", plan.model, "MODEL.pt2")->required();
+  plan_app->add_option("--shape", raw.shapes,
+                       "NAME=1x3x640x640, once per input (default: the archive's sample shapes)");
+  add_device_options(*plan_app, raw, plan.common);
+  add_model_options(*plan_app, plan.common);
+  add_report_options(*plan_app, plan.common);
+
+  CLI::App* inspect_app = app.add_subcommand("inspect", "inputs, outputs, weights, operators, state, guards");
+  inspect_app->add_option("model", inspect.model, "MODEL.pt2")->required();
+  add_model_options(*inspect_app, inspect.common);
+  inspect_app->add_flag("--verbose", inspect.common.verbose, "print the whole graph");
+
+  CLI::App* measure_app = app.add_subcommand("measure", "50 warm-up runs, then N: stable peak, slope, time");
+  measure_app->add_option("model", measure.model, "MODEL.pt2")->required();
+  measure_app->add_option("input", measure.input, "one input file (default: the archive's sample shapes)");
+  measure_app->add_option("--runs", measure.runs, "measured runs")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  add_device_options(*measure_app, raw, measure.common);
+  add_model_options(*measure_app, measure.common);
+  add_report_options(*measure_app, measure.common);
+
+  CLI::App* doctor_app = app.add_subcommand("doctor", "devices, memory, limits, and what cap is sensible");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    return PrintAndExit{(chosen.empty() ? &app : chosen.front())->help(), 0};
+  } catch (const CLI::CallForVersion& e) {
+    return PrintAndExit{std::string(e.what()) + "\n", 0};
+  } catch (const CLI::ParseError& e) {
+    return wrong_usage(e.what());
+  }
+
+  if (run_app->parsed()) {
+    finish(run.common, raw, *run_app, "cpu");
+    if (!positionals.empty()) run.model = positionals.front();
+    for (std::size_t i = 1; i < positionals.size(); ++i) run.inputs.emplace_back(positionals[i]);
+    if (run.jobs.empty() && run.inputs.empty())
+      return wrong_usage("run needs MODEL.pt2 and at least one INPUT, or --jobs LIST");
+    if (!run.jobs.empty() && !run.inputs.empty())
+      return wrong_usage("inputs stand in the job list: leave them out beside --jobs");
+    return run;
+  }
+  if (plan_app->parsed()) {
+    finish(plan.common, raw, *plan_app, "sim");
+    for (const std::string& shape : raw.shapes) plan.shapes.push_back(parse_shape(shape));
+    return plan;
+  }
+  if (inspect_app->parsed()) return inspect;
+  if (measure_app->parsed()) {
+    finish(measure.common, raw, *measure_app, "cpu");
+    return measure;
+  }
+  (void)doctor_app;
+  return DoctorCommand{};
+}
+
+}  // namespace lowtide::app

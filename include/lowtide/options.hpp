@@ -1,0 +1,45 @@
+// Settings of a session. Plain structs, filled by designated initialisers.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lowtide/bytes.hpp"
+
+namespace lowtide {
+
+/// What stays on the device between jobs.
+enum class AfterJob {
+  keep,     // weights that fit under the cap
+  release,  // nothing but the device's own context
+};
+
+/// How a model is used beside others in one session.
+enum class Role {
+  main,       // weights preferred resident
+  auxiliary,  // shares memory with the others, runs between them
+  cold,       // host memory only until it is called
+};
+
+struct SessionOptions {
+  /// "cpu", "sim", "sim:CARD". See docs for cards. ("cuda" is refused by this version.)
+  std::string device = "cpu";
+  /// Upper limit for everything the process causes on the device, context included. Default: the card's
+  /// memory.
+  std::optional<Bytes> vram_cap;
+  /// Pick the cap: as little memory as costs no more than 20 % of resident time, at most 40 % of the resident
+  /// peak. Implies AfterJob::release. `vram_cap` overrides the choice.
+  bool low_vram = false;
+  AfterJob after_job = AfterJob::keep;
+  /// Threads of the operators; 0: one per physical core. Part of every claim about bits.
+  int threads = 0;
+  /// Remember measured peaks from one process to the next. The file may be deleted at any time. Empty: do
+  /// not.
+  std::string learned_file;
+};
+
+struct ModelOptions {
+  Role role = Role::main;
+};
+
+}  // namespace lowtide

@@ -1,0 +1,39 @@
+// What happened, as measured by the device.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lowtide/bytes.hpp"
+
+namespace lowtide {
+
+/// One run of one model. Bytes and seconds; without value where the device has no such notion.
+struct JobStats {
+  double wall_s = 0;
+  std::optional<double> modelled_s;  // simulated card
+  std::optional<Bytes> peak_bytes;   // highest use of the device during the job, context included
+  std::optional<Bytes> used_after_bytes;
+  Bytes h2d_bytes = 0;
+  Bytes h2d_copies = 0;
+  Bytes d2h_bytes = 0;
+  Bytes driver_allocs = 0;
+};
+
+/// Totals of a session so far.
+struct SessionStats {
+  std::optional<Bytes> context_bytes;
+  std::optional<Bytes> kept_bytes;
+  std::optional<Bytes> library_bytes;
+  std::optional<Bytes> peak_bytes;
+  std::optional<Bytes> reserved_peak_bytes;
+  std::optional<double> modelled_s;
+  std::optional<double> stall_s;
+  Bytes h2d_bytes = 0;
+  Bytes h2d_copies = 0;
+  Bytes d2h_bytes = 0;
+  Bytes pinned_bytes = 0;
+  std::size_t jobs = 0;
+};
+
+}  // namespace lowtide

@@ -1,0 +1,103 @@
+// One device, one cap, all models on it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lowtide/error.hpp"
+#include "lowtide/model.hpp"
+#include "lowtide/options.hpp"
+#include "lowtide/plan_summary.hpp"
+#include "lowtide/run_report.hpp"
+
+namespace lowtide {
+
+/// A model of a session.
+struct ModelHandle {
+  std::size_t index = 0;
+};
+
+/// The device of a session, opened or not.
+struct DeviceSummary {
+  std::string name;
+  std::string kind;
+  std::optional<Bytes> total_bytes;  // nothing on the cpu
+};
+
+/// One job that is going to run: which model, which shapes.
+struct PlannedJob {
+  ModelHandle model;
+  InputShapes shapes;
+};
+
+/// Thread-safe by queue: calls from several threads run one after the other. Closing a session gives back all
+/// it holds.
+class Session {
+ public:
+  /// Opens the device. Throws UsageError for options that do not go together, DeviceError when there is no
+  /// such device.
+  explicit Session(const SessionOptions& options);
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  ModelHandle add(const Model& model, const ModelOptions& options = {});
+
+  /// Plans for exactly these jobs together: one cap, one slab for weights, one proof per model and shape.
+  /// Replaces the plan before it. Touches nothing on the device. Throws PlanInfeasible with the smallest cap
+  /// that works, InputError for shapes the model does not take. Summaries in order of first appearance, equal
+  /// jobs once.
+  std::vector<PlanSummary> plan_jobs(const std::vector<PlannedJob>& jobs);
+  /// The same for one model and shape.
+  PlanSummary plan(ModelHandle model, const InputShapes& shapes);
+
+  /// The plan in force, shapes that were planned on the way included.
+  std::vector<PlanSummary> planned() const;
+
+  /// Runs one job. `inputs` in flattened order on the host (undefined tensors for None and constant inputs).
+  /// Results are on the host, in flattened order, contiguous; undefined for None; integers and floats as 0-d
+  /// tensors. Inputs are not modified. State (buffers the model writes) starts from the archive's values. A
+  /// shape that was not planned is planned now. Throws InputError, PlanInfeasible, OutOfBudget,
+  /// OperatorError, Cancelled; the device is then back at its baseline.
+  std::vector<at::Tensor> run(ModelHandle model, const std::vector<at::Tensor>& inputs);
+  /// Of the last run.
+  const JobStats& last_job() const;
+  SessionStats stats() const;
+
+  /// Predicted time over the cap, from the smallest cap to the one that keeps everything, for the jobs of the
+  /// last plan.
+  std::vector<CapPoint> cap_curve() const;
+
+  /// Writes the peaks measured so far to SessionOptions::learned_file, for later sessions.
+  void remember();
+  /// Gives everything back but the context.
+  void trim();
+  /// From any thread or signal handler: the run in progress ends after its present step with Cancelled. Stays
+  /// set until cleared.
+  void cancel(bool on = true) noexcept;
+
+  bool low_vram() const;
+  int threads() const;
+  DeviceSummary device_summary() const;
+  /// The cap in force, context included; nothing on the cpu.
+  std::optional<Bytes> cap_bytes() const;
+  /// With low_vram: smallest cap within 20 % of resident time, 40 % of the resident peak, smallest feasible
+  /// (each with context).
+  struct LowVramChoice {
+    Bytes near_resident_cap = 0;
+    Bytes share_of_peak_cap = 0;
+    Bytes min_cap = 0;
+    Bytes chosen = 0;
+  };
+  std::optional<LowVramChoice> low_vram_choice() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lowtide

@@ -1,0 +1,66 @@
+// What PyTorch's device-generic interface lacks, per device kind. Everything else (allocation, copies,
+// streams, events, out-of-memory) goes through c10's generic interfaces, so the code that runs on the
+// simulated card is the code that runs on a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace lowtide::device {
+
+/// Counters of a device since it was opened or since reset_counters(). Bytes and seconds.
+struct DeviceCounters {
+  std::uint64_t used_bytes = 0;      // context + live allocations
+  std::uint64_t peak_bytes = 0;      // highest used_bytes
+  std::uint64_t reserved_bytes = 0;  // context + what the allocator holds from the driver
+  std::uint64_t reserved_peak_bytes = 0;
+  std::uint64_t driver_allocs = 0;  // times the allocator had to ask the driver
+  std::uint64_t h2d_bytes = 0;
+  std::uint64_t h2d_copies = 0;
+  std::uint64_t d2h_bytes = 0;
+  std::uint64_t pinned_bytes = 0;  // page-locked host memory, now
+  double modelled_s = 0;           // latest of all virtual clocks; simulated card only
+  double compute_s = 0;            // busy time of compute; simulated card only
+  double link_s = 0;               // busy time of the link; simulated card only
+  double stall_s = 0;              // compute waited for a copy; simulated card only
+};
+
+/// Implemented once for the simulated card, once for CUDA. Thread-safe.
+class DeviceExtras {
+ public:
+  virtual ~DeviceExtras() = default;
+
+  virtual std::string name() const = 0;
+  /// Memory of the card, context included.
+  virtual std::uint64_t total_bytes() const = 0;
+  /// What the device takes before the first allocation of ours.
+  virtual std::uint64_t context_bytes() const = 0;
+  /// What libraries hold beside our allocations (CUDA: lazily loaded kernels, cuBLAS); 0 on the simulated
+  /// card.
+  virtual std::uint64_t library_bytes() const = 0;
+
+  /// Hard limit on used bytes, context included; beyond it allocations throw c10::OutOfMemoryError. At most
+  /// total_bytes().
+  virtual void set_cap(std::uint64_t bytes) = 0;
+
+  /// Page-locks `size` bytes at `data`. False when it is refused (limits); the error state is then already
+  /// cleared.
+  virtual bool page_lock(void* data, std::size_t size) = 0;
+  /// Undoes page_lock(data). Never fails; unknown pointers are ignored.
+  virtual void page_unlock(void* data) noexcept = 0;
+
+  virtual DeviceCounters counters() const = 0;
+  /// Zeroes clocks and traffic counters; peaks start again at the present level. Finishes pending copies
+  /// first.
+  virtual void reset_counters() = 0;
+  /// Starts a window over which window_peak() is measured; nested use is not supported.
+  virtual void start_window() = 0;
+  /// Highest used_bytes since start_window().
+  virtual std::uint64_t window_peak() const = 0;
+
+  /// Gives cached memory back to the driver, so that reserved equals used.
+  virtual void trim() = 0;
+};
+
+}  // namespace lowtide::device

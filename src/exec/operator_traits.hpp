@@ -1,0 +1,20 @@
+// What the registered operators say about a graph: does each exist, which results share memory with which
+// arguments, what is written in place. Fills Node::traits, which aliasing and lifetimes read.
+#pragma once
+
+#include "graph/graph.hpp"
+
+namespace lowtide::exec {
+
+/// Resolves every node of `program`. Throws UnsupportedOp naming operator, node and source line for operators
+/// that are not registered, for higher-order operators and for unknown Python targets.
+void annotate_operators(graph::Program& program);
+
+/// Nodes that only check or constrain what export already knew; they are not run.
+bool is_skipped(const graph::Node& node);
+
+/// Symbolic arithmetic done by us rather than by an operator: _operator.*, math.*, torch.sym_*, aten.sym_size
+/// and relatives.
+bool is_symbolic(const graph::Node& node);
+
+}  // namespace lowtide::exec

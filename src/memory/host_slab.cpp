@@ -1,0 +1,48 @@
+#include "memory/host_slab.hpp"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "lowtide/error.hpp"
+
+namespace lowtide::memory {
+
+HostSlab::HostSlab(Bytes bytes, device::DeviceExtras& extras) : extras_(&extras), bytes_(bytes) {
+  if (bytes == 0) return;
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    throw Error("no host memory for " + format_bytes(bytes) + " of weights: close other programs");
+  data_ = static_cast<std::byte*>(data);
+  locked_ = extras.page_lock(data_, bytes);
+}
+
+HostSlab::HostSlab(HostSlab&& other) noexcept
+    : extras_(other.extras_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      locked_(std::exchange(other.locked_, false)) {}
+
+HostSlab& HostSlab::operator=(HostSlab&& other) noexcept {
+  if (this != &other) {
+    free();
+    extras_ = other.extras_;
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    locked_ = std::exchange(other.locked_, false);
+  }
+  return *this;
+}
+
+HostSlab::~HostSlab() {
+  free();
+}
+
+void HostSlab::free() noexcept {
+  if (data_ == nullptr) return;
+  if (locked_) extras_->page_unlock(data_);
+  ::munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+}  // namespace lowtide::memory

@@ -1,0 +1,49 @@
+// What the residency planner decides about, as plain numbers: units of weights, when they are used, what
+// steps and copies cost.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lowtide/bytes.hpp"
+
+namespace lowtide::plan {
+
+/// Index of a step: one node of the graph, in execution order.
+using StepId = std::uint32_t;
+using UnitId = std::uint32_t;
+
+/// Offsets in the weight slab are multiples of this, as device allocations are.
+inline constexpr Bytes kGranule = 512;
+
+/// A piece of the weights that moves as one contiguous copy.
+struct Unit {
+  std::string name;
+  Bytes bytes = 0;
+  std::vector<StepId> uses;  // ascending, each step once, never empty
+  /// Written by the program: stays on the device for the whole job and is copied anew for every job.
+  bool state = false;
+};
+
+/// The host-to-device link as the schedule sees it.
+struct Link {
+  double bytes_per_s = 24e9;
+  double latency_s = 1e-5;
+  double launch_s = 5e-6;  // host time to issue one copy
+};
+
+struct ResidencyProblem {
+  std::vector<Unit> units;
+  std::vector<double> kernel_s;  // per step: time on the device
+  double launch_s = 5e-6;        // per step: time on the host
+  Link link;
+
+  std::size_t steps() const { return kernel_s.size(); }
+  /// Sum over units, each rounded to the granule: a slab of this size keeps everything.
+  Bytes rounded_bytes() const;
+  /// Sum of exact unit sizes.
+  Bytes exact_bytes() const;
+};
+
+}  // namespace lowtide::plan

@@ -1,0 +1,73 @@
+#include "residency/host_store.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/checked_math.hpp"
+#include "lowtide/error.hpp"
+
+namespace lowtide::residency {
+namespace {
+
+/// A file that closes itself.
+class File {
+ public:
+  explicit File(const std::filesystem::path& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0)
+      throw ArchiveError("cannot open '" + path.string() + "': " + std::strerror(errno) +
+                         "; check path and permissions");
+  }
+  ~File() { ::close(fd_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  void read(std::byte* to, Bytes size, Bytes offset) const {
+    while (size > 0) {
+      const ssize_t got = ::pread(fd_, to, std::min<Bytes>(size, Bytes{1} << 30), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0)
+        throw ArchiveError("cannot read '" + path_.string() + "': " + std::strerror(errno) +
+                           "; check the disk");
+      if (got == 0)
+        throw ArchiveError("'" + path_.string() +
+                           "' became shorter while it was read; export or copy it again");
+      to += got;
+      offset += static_cast<Bytes>(got);
+      size -= static_cast<Bytes>(got);
+    }
+  }
+
+ private:
+  std::filesystem::path path_;
+  int fd_;
+};
+
+/// Units start at page boundaries: page locks and direct reads work in pages.
+constexpr Bytes kUnitAlignment = 4096;
+
+}  // namespace
+
+HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
+                     const plan::Packing& packing, device::DeviceExtras& extras) {
+  Bytes total = 0;
+  for (const plan::Unit& unit : packing.units) {
+    offsets_.push_back(total);
+    sizes_.push_back(unit.bytes);
+    total += unit.bytes >= kUnitAlignment ? round_up(unit.bytes, kUnitAlignment) : round_up(unit.bytes, 64);
+  }
+  slab_ = memory::HostSlab(total, extras);
+  const File file(archive);
+  for (std::size_t id = 0; id < packing.units.size(); ++id) {
+    for (const plan::PackedStorage& piece : packing.content[id]) {
+      const graph::WeightFile& source = weights.files[piece.storage];
+      file.read(slab_.data() + offsets_[id] + piece.offset, source.bytes, source.offset);
+    }
+  }
+}
+
+}  // namespace lowtide::residency

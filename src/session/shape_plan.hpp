@@ -1,0 +1,36 @@
+// What one model needs for one set of input shapes, and how long its steps take: everything the session
+// planner must know about a job.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/sim/card.hpp"
+#include "lowtide/plan_summary.hpp"
+#include "session/learned_peaks.hpp"
+#include "session/model_data.hpp"
+
+namespace lowtide::detail {
+
+struct ShapePlan {
+  graph::InputDescriptions inputs;
+  std::string text;  // "ids i64[2, 64], mask i64[2, 64]"
+  bool bounded = true;
+  Bytes activation_bytes = 0;  // inputs, results, outputs
+  Bytes peak_bytes = 0;        // with workspace
+  WorkspaceState state = WorkspaceState::bound;
+  std::string largest_step;
+  std::vector<double> step_s;
+  double total_step_s = 0;
+  std::string learned_key;
+};
+
+/// Throws InputError for inputs that the model does not take.
+ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions& inputs,
+                          const device::sim::Card& card, const LearnedPeaks& learned, int threads);
+
+/// The residency problem of a model at one shape.
+plan::ResidencyProblem residency_problem(const ModelData& model, const ShapePlan& shape,
+                                         const device::sim::Card& card);
+
+}  // namespace lowtide::detail
