@@ -21,10 +21,11 @@ using graph::in_quotes;
 
 namespace {
 
-/// Owns a file descriptor.
+/// Owns a file descriptor. Opening does not wait, as it would for a pipe that nobody writes to.
 class File {
  public:
-  explicit File(const std::filesystem::path& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit File(const std::filesystem::path& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) throw ArchiveError(in_quotes(path.string()) + ": cannot be opened: " + std::strerror(errno));
   }
   ~File() { ::close(fd_); }

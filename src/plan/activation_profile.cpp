@@ -85,7 +85,7 @@ StepId ActivationProfile::peak_step() const {
 }
 
 ActivationProfile profile_activations(const graph::Graph& graph, const graph::ShapeTable& shapes,
-                                      const graph::StorageTable& storages) {
+                                      const graph::StorageTable& storages, int threads) {
   ActivationProfile profile;
   profile.bounded = shapes.bounded;
   const std::size_t count = graph.nodes.size();
@@ -118,7 +118,7 @@ ActivationProfile profile_activations(const graph::Graph& graph, const graph::Sh
     const NodeShapes around = shapes_around(graph.nodes[step], shapes, storages, step);
     if (graph.nodes[step].is_operator())
       profile.steps[step].workspace =
-          workspace_bound(graph.nodes[step].op_name(), around.operands, around.outputs, around.view);
+          workspace_bound(graph.nodes[step].op_name(), around.operands, around.outputs, around.view, threads);
   }
   return profile;
 }

@@ -33,10 +33,10 @@ struct ActivationProfile {
   StepId peak_step() const;
 };
 
-/// Bytes on the device, each storage rounded to the granule. Values whose size is unknown are left out and
-/// make it unbounded.
+/// `threads` are those of the operators, some of which take a buffer per thread. Bytes on the device, each
+/// storage rounded to the granule. Values whose size is unknown are left out and make it unbounded.
 ActivationProfile profile_activations(const graph::Graph& graph, const graph::ShapeTable& shapes,
-                                      const graph::StorageTable& storages);
+                                      const graph::StorageTable& storages, int threads);
 
 /// Time of each step on a card with these rates.
 std::vector<double> step_seconds(const graph::Graph& graph, const graph::ShapeTable& shapes,

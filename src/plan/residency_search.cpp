@@ -80,16 +80,25 @@ std::vector<StepId> ResidencySearch::gaps() const {
 
 void ResidencySearch::consider(Candidate& best, const std::vector<bool>& resident, StepId max_gap,
                                Bytes slab_bytes, bool keeps) const {
-  ResidencyPlan plan;
-  const Bytes taken = place_residents(problem_, resident, plan.fetches);
+  std::vector<Fetch> fixed;
+  const Bytes taken = place_residents(problem_, resident, fixed);
   if (taken > slab_bytes) return;
-  const auto streamed =
-      place_visits(problem_, make_visits(problem_, resident, max_gap), taken, slab_bytes - taken);
-  if (!streamed) return;
-  plan.fetches.insert(plan.fetches.end(), streamed->begin(), streamed->end());
-  std::stable_sort(plan.fetches.begin(), plan.fetches.end(),
-                   [](const Fetch& a, const Fetch& b) { return a.first_use < b.first_use; });
-  plan.slab_bytes = taken;
+  const std::vector<Visit> visits = make_visits(problem_, resident, max_gap);
+  for (const Placement placement : {Placement::earliest_free, Placement::lowest}) {
+    auto fetches = place_visits(problem_, visits, taken, slab_bytes - taken, placement);
+    if (!fetches) continue;
+    fetches->insert(fetches->begin(), fixed.begin(), fixed.end());
+    std::stable_sort(fetches->begin(), fetches->end(),
+                     [](const Fetch& a, const Fetch& b) { return a.first_use < b.first_use; });
+    ResidencyPlan plan = assess(std::move(*fetches), taken, keeps);
+    if (!best.worse_than(plan)) continue;
+    best.plan = std::move(plan);
+    best.valid = true;
+  }
+}
+
+ResidencyPlan ResidencySearch::assess(std::vector<Fetch> fetches, Bytes resident_end, bool keeps) const {
+  ResidencyPlan plan{.slab_bytes = resident_end, .fetches = std::move(fetches)};
   for (const Fetch& fetch : plan.fetches) {
     const Unit& unit = problem_.units[fetch.unit];
     plan.slab_bytes = std::max(plan.slab_bytes, fetch.offset + round_up(unit.bytes, kGranule));
@@ -99,10 +108,7 @@ void ResidencySearch::consider(Candidate& best, const std::vector<bool>& residen
   const Schedule schedule = simulate(problem_, plan.fetches, !keeps);
   plan.predicted_s = schedule.total_s;
   plan.stall_s = schedule.stall_s;
-  if (best.worse_than(plan)) {
-    best.plan = std::move(plan);
-    best.valid = true;
-  }
+  return plan;
 }
 
 void ResidencySearch::fill_by_stalls(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes,

@@ -32,6 +32,8 @@ class ResidencySearch {
   std::vector<StepId> gaps() const;
   void consider(Candidate& best, const std::vector<bool>& resident, StepId max_gap, Bytes slab_bytes,
                 bool keeps) const;
+  /// Sizes, traffic and time of a complete list of fetches.
+  ResidencyPlan assess(std::vector<Fetch> fetches, Bytes resident_end, bool keeps) const;
   void fill_by_stalls(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes, bool keeps) const;
   void fill_in_order(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes, bool keeps,
                      bool spread) const;

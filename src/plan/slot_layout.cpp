@@ -33,8 +33,11 @@ std::vector<Visit> make_visits(const ResidencyProblem& problem, const std::vecto
       }
     }
   }
-  std::sort(visits.begin(), visits.end(), [](const Visit& a, const Visit& b) {
-    return a.first != b.first ? a.first < b.first : a.unit < b.unit;
+  std::sort(visits.begin(), visits.end(), [&](const Visit& a, const Visit& b) {
+    if (a.first != b.first) return a.first < b.first;
+    const Bytes size_a = problem.units[a.unit].bytes;
+    const Bytes size_b = problem.units[b.unit].bytes;
+    return size_a != size_b ? size_a > size_b : a.unit < b.unit;  // large ones find a place more easily first
   });
   return visits;
 }
@@ -51,7 +54,7 @@ struct Segment {
 /// The region as a sorted list of touching segments.
 class Region {
  public:
-  explicit Region(Bytes bytes) : bytes_(bytes) {
+  Region(Bytes bytes, Placement placement) : bytes_(bytes), placement_(placement) {
     if (bytes > 0) segments_.push_back({0, bytes, kBeforeFirstStep});
   }
 
@@ -70,6 +73,7 @@ class Region {
       if (!best || busy < *best) {
         best = busy;
         best_offset = begin;
+        if (placement_ == Placement::lowest) break;
       }
     }
     if (!best) return std::nullopt;
@@ -95,14 +99,15 @@ class Region {
   }
 
   Bytes bytes_;
+  Placement placement_;
   std::vector<Segment> segments_;
 };
 
 }  // namespace
 
 std::optional<std::vector<Fetch>> place_visits(const ResidencyProblem& problem, std::span<const Visit> visits,
-                                               Bytes base, Bytes region_bytes) {
-  Region region(region_bytes);
+                                               Bytes base, Bytes region_bytes, Placement placement) {
+  Region region(region_bytes, placement);
   std::vector<Fetch> fetches;
   fetches.reserve(visits.size());
   for (const Visit& visit : visits) {
@@ -135,7 +140,9 @@ Bytes smallest_region(const ResidencyProblem& problem, std::span<const Visit> vi
 
   for (Bytes region = static_cast<Bytes>(most); region < all;
        region += std::max(kGranule, round_up(region / 64, kGranule))) {
-    if (place_visits(problem, visits, 0, region)) return region;
+    for (const Placement placement : {Placement::lowest, Placement::earliest_free}) {
+      if (place_visits(problem, visits, 0, region, placement)) return region;
+    }
   }
   return all;
 }

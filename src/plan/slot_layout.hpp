@@ -23,14 +23,19 @@ struct Visit {
 std::vector<Visit> make_visits(const ResidencyProblem& problem, const std::vector<bool>& resident,
                                StepId max_gap);
 
-/// Offsets from `base` in a region of `region_bytes` for each visit, chosen greedily: among the places whose
-/// former tenants are no longer needed when the visit begins, the one that became free first. Nothing when
-/// some visit finds no place.
-std::optional<std::vector<Fetch>> place_visits(const ResidencyProblem& problem, std::span<const Visit> visits,
-                                               Bytes base, Bytes region_bytes);
+/// Which of the places whose former tenants are no longer needed a visit takes.
+enum class Placement {
+  earliest_free,  // the one that became free first: copies can start early
+  lowest,         // the one nearest the start: keeps long stretches whole for large units
+};
 
-/// The smallest region found in which place_visits succeeds: the largest sum of simultaneous visits, or
-/// slightly more where the greedy placement needs it.
+/// Offsets from `base` in a region of `region_bytes` for each visit, chosen greedily. Nothing when some visit
+/// finds no place.
+std::optional<std::vector<Fetch>> place_visits(const ResidencyProblem& problem, std::span<const Visit> visits,
+                                               Bytes base, Bytes region_bytes, Placement placement);
+
+/// The smallest region found in which place_visits succeeds with one of the placements: the largest sum of
+/// simultaneous visits, or slightly more where the greedy placement needs it.
 Bytes smallest_region(const ResidencyProblem& problem, std::span<const Visit> visits);
 
 }  // namespace lowtide::plan

@@ -21,9 +21,9 @@ struct Operand {
   bool contiguous = false;  // row-major without gaps
 };
 
-/// `op_name` without overload. `view` says that the result only looks at its argument. Bytes, each allocation
-/// rounded to the granule.
+/// `threads`: some operators take a buffer per thread. `op_name` without overload. `view` says that the
+/// result only looks at its argument. Bytes, each allocation rounded to the granule.
 Bytes workspace_bound(std::string_view op_name, std::span<const Operand> inputs,
-                      std::span<const graph::ShapeView> outputs, bool view);
+                      std::span<const graph::ShapeView> outputs, bool view, int threads);
 
 }  // namespace lowtide::plan

@@ -145,14 +145,11 @@ graph::InputDescriptions ModelData::describe(const InputShapes& shapes) const {
                      std::to_string(shapes.size()) + " shapes are given");
   graph::InputDescriptions described(user_inputs_.size());
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    if (!shapes[i]) continue;
     const graph::GraphInput& input = program_->graph.inputs[user_inputs_[i]];
-    graph::InputDescription description{.sizes = shapes[i]->sizes, .integer = shapes[i]->integer};
-    if (input.value != graph::kNoValue) {
-      const graph::Value& value = program_->graph.values[input.value];
-      description.dtype = value.kind == graph::ValueKind::tensor ? value.meta.dtype : graph::DType::i64;
-    }
-    described[i] = std::move(description);
+    if (!shapes[i] || input.kind == InputKind::constant || input.value == graph::kNoValue) continue;
+    const graph::Value& value = program_->graph.values[input.value];
+    const graph::DType dtype = value.kind == graph::ValueKind::tensor ? value.meta.dtype : graph::DType::i64;
+    described[i] = graph::InputDescription{.dtype = dtype, .sizes = shapes[i]->sizes, .integer = shapes[i]->integer};
   }
   return described;
 }

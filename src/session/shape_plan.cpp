@@ -34,7 +34,7 @@ ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions
   const graph::ShapeTable sizes =
       graph::evaluate_shapes(model.program(), graph::bind_inputs(model.program(), inputs));
   const graph::StorageTable storages = graph::analyse_storages(graph, sizes, model.file_of_input());
-  const plan::ActivationProfile profile = plan::profile_activations(graph, sizes, storages);
+  const plan::ActivationProfile profile = plan::profile_activations(graph, sizes, storages, threads);
   shape.bounded = profile.bounded;
   shape.activation_bytes = profile.activation_peak();
   shape.peak_bytes = profile.peak();

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -47,23 +48,40 @@ namespace {
 
 }  // namespace
 
-Outcome run_lowtide(const std::vector<std::string>& arguments, const std::filesystem::path& cache, const std::string& input) {
-  const TempFolder folder;
-  write_text(folder / "in", input);
+RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const std::filesystem::path& cache,
+                               const std::string& input) {
+  write_text(streams_ / "in", input);
   std::string program = LOWTIDE_PROGRAM;
   std::vector<std::string> owned = arguments;
   std::vector<char*> argv{program.data()};
   for (std::string& argument : owned) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  const pid_t child = ::fork();
-  if (child == 0) exec_program(argv, cache, folder);
+  child_ = ::fork();
+  if (child_ < 0) throw std::runtime_error("cannot start a process");
+  if (child_ == 0) exec_program(argv, cache, streams_);
+}
+
+RunningProgram::~RunningProgram() {
+  if (child_ < 0) return;
+  ::kill(child_, SIGKILL);
+  ::waitpid(child_, nullptr, 0);
+}
+
+void RunningProgram::signal(int number) const { ::kill(child_, number); }
+
+Outcome RunningProgram::wait() {
   int status = 0;
-  ::waitpid(child, &status, 0);
+  ::waitpid(child_, &status, 0);
+  child_ = -1;
   Outcome outcome;
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.out = read_text(folder / "out");
-  outcome.err = read_text(folder / "err");
+  outcome.out = read_text(streams_ / "out");
+  outcome.err = read_text(streams_ / "err");
   return outcome;
+}
+
+Outcome run_lowtide(const std::vector<std::string>& arguments, const std::filesystem::path& cache, const std::string& input) {
+  return RunningProgram(arguments, cache, input).wait();
 }
 
 std::string read_text(const std::filesystem::path& path) {

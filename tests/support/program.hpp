@@ -1,6 +1,8 @@
 // Runs the built program as a user does and reads what it says.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,7 +33,26 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-/// Runs `lowtide` with these arguments. The learned file lies in `cache`, so that tests do not see each other's.
+/// `lowtide` at work. Killed where nobody waited for it.
+class RunningProgram {
+ public:
+  /// Starts `lowtide` with these arguments and this text on its standard input. The learned file lies in `cache`, so
+  /// that tests do not see each other's.
+  RunningProgram(const std::vector<std::string>& arguments, const std::filesystem::path& cache,
+                 const std::string& input = "");
+  ~RunningProgram();
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  void signal(int number) const;
+  Outcome wait();
+
+ private:
+  TempFolder streams_;
+  pid_t child_ = -1;
+};
+
+/// Runs `lowtide` to its end.
 Outcome run_lowtide(const std::vector<std::string>& arguments, const std::filesystem::path& cache, const std::string& input = "");
 
 nlohmann::json read_json(const std::filesystem::path& path);
