@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <set>
 #include <string>
 
 #include "lowtide/lowtide.hpp"
@@ -27,21 +26,6 @@ lowtide::Bytes resident_bytes() {
     if (line.starts_with("VmRSS:")) return std::stoull(line.substr(6)) * 1024;
   }
   throw lowtide::Error("/proc/self/status does not tell the resident memory");
-}
-
-/// Libraries of CUDA or of its PyTorch backend in this process.
-std::size_t cuda_libraries() {
-  std::ifstream maps("/proc/self/maps");
-  std::set<std::string> found;
-  for (std::string line; std::getline(maps, line);) {
-    const std::size_t slash = line.rfind('/');
-    if (slash == std::string::npos) continue;
-    const std::string name = line.substr(slash + 1);
-    for (const char* part : {"cuda", "cublas", "cudnn", "nccl", "nvrtc", "nvidia"}) {
-      if (name.find(part) != std::string::npos) found.insert(name);
-    }
-  }
-  return found.size();
 }
 
 void measure(const std::string& path, const std::string& device) {
@@ -63,7 +47,6 @@ void measure(const std::string& path, const std::string& device) {
   std::printf("opened_s %.6f\nplanned_s %.6f\ncurve_s %.6f\n", opened, planned, drawn);
   std::printf("before_model_bytes %llu\n", static_cast<unsigned long long>(before));
   std::printf("growth_bytes %llu\n", static_cast<unsigned long long>(after - before));
-  std::printf("cuda_libraries %zu\n", cuda_libraries());
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ void print_row(const char* name, const std::string& text) {
   std::printf("  %-26s %s\n", name, text.c_str());
 }
 
-void print_summary(const std::vector<JobStats>& jobs, const JobStats& first) {
+void print_summary(const Session& session, const std::vector<JobStats>& jobs, const JobStats& first) {
   std::vector<double> wall;
   std::vector<double> after;
   Bytes peak = 0;
@@ -96,6 +96,11 @@ void print_summary(const std::vector<JobStats>& jobs, const JobStats& first) {
     print_row("slope of device use",
               std::to_string(bytes) + " +- " + std::to_string(confidence) + " bytes a run");
     print_row("driver allocations a run", std::to_string(allocs));
+    if (const SessionStats stats = session.stats(); stats.reserved_peak_bytes)
+      print_row("fragmentation at the peak",
+                std::to_string(100.0 - 100.0 * static_cast<double>(*stats.peak_bytes) /
+                                           static_cast<double>(*stats.reserved_peak_bytes)) +
+                    " %");
     print_row("copied to the device a run", format_bytes(jobs.back().h2d_bytes) + " in " +
                                                 std::to_string(jobs.back().h2d_copies) + " copies");
   }
@@ -122,7 +127,7 @@ int measure(const MeasureCommand& command) {
   session.remember();
   if (!command.common.quiet) {
     std::printf("%s: %d runs after %d for warm-up\n", model.name().c_str(), command.runs, kWarmUpRuns);
-    print_summary(jobs, first);
+    print_summary(session, jobs, first);
   }
   report.cap_bytes = session.cap_bytes();
   report.plans = session.planned();

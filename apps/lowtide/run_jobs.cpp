@@ -42,6 +42,7 @@ void JobRunner::run(const BatchJob& job) {
   } catch (const std::exception& e) {
     reported.status = "failed";
     reported.error = e.what();
+    if (!reported.stats && session_.last_job().used_after_bytes) reported.stats = session_.last_job();
   }
   record(std::move(reported), Progress::steady_seconds() - start);
 }

@@ -64,7 +64,7 @@ class Session {
   /// shape that was not planned is planned now. Throws InputError, PlanInfeasible, OutOfBudget,
   /// OperatorError, Cancelled; the device is then back at its baseline.
   std::vector<at::Tensor> run(ModelHandle model, const std::vector<at::Tensor>& inputs);
-  /// Of the last run.
+  /// Of the last run, also of one that failed on the device.
   const JobStats& last_job() const;
   SessionStats stats() const;
 

@@ -12,7 +12,10 @@ namespace {
 constexpr std::string_view kHowToExport =
     "; export the model with torch.export.save(torch.export.export(model, args), 'model.pt2')";
 
+/// Empty for what is no regular file: opening a pipe would wait.
 std::string head_of(const std::filesystem::path& path, std::size_t bytes) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};
   std::ifstream file(path, std::ios::binary);
   std::string head(bytes, '\0');
   file.read(head.data(), static_cast<std::streamsize>(bytes));

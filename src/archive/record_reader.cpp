@@ -95,8 +95,11 @@ std::uint64_t RecordReader::size(const std::string& name) const {
 }
 
 std::string RecordReader::read(const std::string& name) const {
-  // A compressed record could claim to be of any size; the ones that are read here are stored as they are.
-  if (size(name) > file_bytes()) fail("record " + in_quotes(name) + " claims to be larger than the file");
+  // A compressed record could claim to be of any size.
+  if (size(name) > file_bytes()) {
+    fail("record " + in_quotes(name) +
+         " is larger than the file, so compressed; save the program with torch.export.save");
+  }
   return impl_->guarded("record " + in_quotes(name) + " is damaged", [&] {
     const auto [data, bytes] = impl_->reader->getRecord(name);
     return std::string(static_cast<const char*>(data.get()), bytes);

@@ -35,6 +35,16 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// The exception in flight, with what the device's allocator says as OutOfBudget.
+[[noreturn]] void rethrow_as_ours() {
+  try {
+    throw;
+  } catch (const c10::OutOfMemoryError& e) {
+    const std::string text = e.what_without_backtrace();
+    throw OutOfBudget("the device refused memory: " + text.substr(0, text.find('\n')), 0, 0);
+  }
+}
+
 }  // namespace
 
 struct Session::Impl {
@@ -47,6 +57,8 @@ struct Session::Impl {
   explicit Impl(const SessionOptions& session_options);
   ~Impl();
 
+  static inline std::atomic<const Impl*> card_owner{nullptr};
+
   bool capped() const { return spec.kind != device::DeviceKind::cpu; }
   device::Device& open();
   ShapePlan shape_plan(const Entry& entry, const graph::InputDescriptions& inputs) const;
@@ -58,6 +70,7 @@ struct Session::Impl {
   void finish(std::size_t index, bool failed);
   void synchronise();
   std::vector<at::Tensor> run(std::size_t index, const std::vector<at::Tensor>& inputs);
+  void end_job(std::size_t index, bool failed, const device::DeviceCounters& before, const ShapePlan* shape);
   void record_job(const device::DeviceCounters& before, const ShapePlan* shape);
   void check_baseline();
 
@@ -102,10 +115,20 @@ Session::Impl::~Impl() {
   } catch (const std::exception& e) {
     log_message(LogLevel::warning, std::string("while closing: ") + e.what());
   }
+  entries.clear();  // host slabs are unlocked while the card is still ours
+  const Impl* self = this;
+  card_owner.compare_exchange_strong(self, nullptr);
 }
 
 device::Device& Session::Impl::open() {
-  if (!device) device = device::Device::open(spec);
+  if (!device) {
+    // Two sessions on one card would count each other's memory.
+    const Impl* nobody = nullptr;
+    if (capped() && !card_owner.compare_exchange_strong(nobody, this))
+      throw UsageError(
+          "another session of this process uses the card: close it first, or add the models to it");
+    device = device::Device::open(spec);
+  }
   at::set_num_threads(threads);
   return *device;
 }
@@ -207,6 +230,12 @@ void Session::Impl::finish(std::size_t index, bool failed) {
   }
 }
 
+void Session::Impl::end_job(std::size_t index, bool failed, const device::DeviceCounters& before,
+                            const ShapePlan* shape) {
+  finish(index, failed);
+  record_job(before, shape);
+}
+
 void Session::Impl::record_job(const device::DeviceCounters& before, const ShapePlan* shape) {
   if (device->in_place()) return;
   const device::DeviceExtras& extras = *device->extras();
@@ -238,6 +267,7 @@ void Session::Impl::check_baseline() {
 }
 
 std::vector<at::Tensor> Session::Impl::run(std::size_t index, const std::vector<at::Tensor>& given) {
+  last = {};
   const c10::InferenceMode inference;
   const auto start = std::chrono::steady_clock::now();
   Entry& entry = entries[index];
@@ -251,7 +281,6 @@ std::vector<at::Tensor> Session::Impl::run(std::size_t index, const std::vector<
   }
   LoadedModel& model = load(index);
   open();
-  last = {};
   device::DeviceCounters before;
   memory::Reservation job_charge;
   if (capped()) {
@@ -268,16 +297,12 @@ std::vector<at::Tensor> Session::Impl::run(std::size_t index, const std::vector<
     model.set_inputs(inputs);
     model.run(slab, cancelled);
     results = model.take_outputs();
-  } catch (const c10::OutOfMemoryError& e) {
-    finish(index, true);
-    const std::string text = e.what_without_backtrace();
-    throw OutOfBudget("the device refused memory: " + text.substr(0, text.find('\n')), 0, 0);
   } catch (...) {
-    finish(index, true);
-    throw;
+    end_job(index, /*failed=*/true, before, nullptr);
+    last.wall_s = seconds_since(start);
+    rethrow_as_ours();
   }
-  finish(index, false);
-  record_job(before, shape);
+  end_job(index, /*failed=*/false, before, shape);
   last.wall_s = seconds_since(start);
   ++jobs;
   check_baseline();

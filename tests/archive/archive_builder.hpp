@@ -59,15 +59,15 @@ class ArchiveBuilder {
     edit("data/weights/model_weights_config.json", from, to);
   }
 
-  /// The archive as bytes.
-  std::string bytes(bool compress = false) const {
+  /// The archive as bytes; `compressed` is the record to compress.
+  std::string bytes(const std::string& compressed = {}) const {
     std::string out;
     caffe2::serialize::PyTorchStreamWriter writer([&](const void* data, std::size_t size) {
       out.append(static_cast<const char*>(data), size);
       return size;
     });
     for (const auto& [name, content] : records_)
-      writer.writeRecord(name, content.data(), content.size(), compress);
+      writer.writeRecord(name, content.data(), content.size(), name == compressed);
     writer.writeEndOfFile();
     return out;
   }

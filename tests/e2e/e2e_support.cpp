@@ -40,7 +40,8 @@ double largest_value(const at::Tensor& tensor) {
 
 std::map<std::string, at::Tensor> tensors_of(const fs::path& file) {
   std::map<std::string, at::Tensor> tensors;
-  for (const tensor_file::NamedTensor& item : tensor_file::read_tensors(file)) tensors.emplace(item.name, item.tensor);
+  for (const tensor_file::NamedTensor& item : tensor_file::read_tensors(file))
+    tensors.emplace(item.name, item.tensor);
   return tensors;
 }
 
@@ -64,7 +65,8 @@ Reported Workplace::reported(Arguments arguments, const std::string& input) cons
   return result;
 }
 
-Reported Workplace::run(const fs::path& model, const std::vector<fs::path>& inputs, const Arguments& options) const {
+Reported Workplace::run(const fs::path& model, const std::vector<fs::path>& inputs,
+                        const Arguments& options) const {
   Arguments arguments{"run", model.string()};
   for (const fs::path& path : inputs) arguments.push_back(path.string());
   arguments.insert(arguments.end(), {"--out", out().string()});
@@ -78,7 +80,8 @@ Reported Workplace::plan(const fs::path& model, const Arguments& options) const 
   return reported(std::move(arguments));
 }
 
-fs::path Workplace::input(const std::string& name, const std::vector<tensor_file::NamedTensor>& tensors) const {
+fs::path Workplace::input(const std::string& name,
+                          const std::vector<tensor_file::NamedTensor>& tensors) const {
   const fs::path path = folder_ / name;
   fs::create_directories(path.parent_path());
   tensor_file::write_safetensors(path, tensors);
@@ -95,7 +98,8 @@ Archive model(const std::string& name) {
 std::uint64_t tensor_bytes(std::span<const fs::path> files) {
   std::uint64_t bytes = 0;
   for (const fs::path& file : files)
-    for (const tensor_file::NamedTensor& item : tensor_file::read_tensors(file)) bytes += item.tensor.nbytes();
+    for (const tensor_file::NamedTensor& item : tensor_file::read_tensors(file))
+      bytes += item.tensor.nbytes();
   return bytes;
 }
 
@@ -103,7 +107,8 @@ std::string difference(const fs::path& output, const fs::path& expected, double 
   const std::map<std::string, at::Tensor> got = tensors_of(output), wanted = tensors_of(expected);
   const auto names = nlohmann::json::parse(tensor_file::read_metadata(output).at("names"));
   const std::string count = tensor_file::read_metadata(expected).at("count");
-  if (std::to_string(names.size()) != count) return std::to_string(names.size()) + " outputs, expected " + count;
+  if (std::to_string(names.size()) != count)
+    return std::to_string(names.size()) + " outputs, expected " + count;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto name = names[i].get<std::string>();
     const auto a = got.find(name), b = wanted.find(four_digits(i));
@@ -119,8 +124,8 @@ std::string difference(const fs::path& output, const fs::path& expected, double 
 }
 
 void check_baseline(const Reported& run) {
-  const auto baseline =
-      run.measured().at("context_bytes").get<std::uint64_t>() + run.measured().at("kept_bytes").get<std::uint64_t>();
+  const auto baseline = run.measured().at("context_bytes").get<std::uint64_t>() +
+                        run.measured().at("kept_bytes").get<std::uint64_t>();
   for (const auto& job : run.jobs()) {
     CAPTURE(job.dump());
     CHECK(job.at("status") == "ok");

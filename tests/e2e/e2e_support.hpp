@@ -41,7 +41,8 @@ class Workplace {
   Reported plan(const std::filesystem::path& model, const Arguments& options = {}) const;
 
   /// A .safetensors file of these tensors.
-  std::filesystem::path input(const std::string& name, const std::vector<tensor_file::NamedTensor>& tensors) const;
+  std::filesystem::path input(const std::string& name,
+                              const std::vector<tensor_file::NamedTensor>& tensors) const;
 
  private:
   TempFolder folder_;
@@ -53,14 +54,16 @@ Archive model(const std::string& name);
 /// Size of all tensors in the files.
 std::uint64_t tensor_bytes(std::span<const std::filesystem::path> files);
 
-/// "" where the outputs of a run equal those that PyTorch computed, within `tolerance` of max(1, max |expected|); else
-/// the first difference, in words.
-std::string difference(const std::filesystem::path& output, const std::filesystem::path& expected, double tolerance);
+/// "" where the outputs of a run equal those that PyTorch computed, within `tolerance` of max(1, max
+/// |expected|); else the first difference, in words.
+std::string difference(const std::filesystem::path& output, const std::filesystem::path& expected,
+                       double tolerance);
 
 /// Checks that every job that ran left the context and what is kept, and nothing else, on the device.
 void check_baseline(const Reported& run);
 
-/// Checks that a whole run was refused: this exit code, nothing on stdout, and one line of stderr that holds `parts`.
+/// Checks that a whole run was refused: this exit code, nothing on stdout, and one line of stderr that holds
+/// `parts`.
 void check_refused(const Outcome& outcome, int code, const std::vector<std::string>& parts);
 
 std::vector<std::string> lines(const std::string& text);

@@ -33,7 +33,8 @@ std::string Outcome::last_error() const {
 namespace {
 
 /// In the child: standard streams to files, then the program.
-[[noreturn]] void exec_program(std::vector<char*> argv, const std::filesystem::path& cache, const TempFolder& folder) {
+[[noreturn]] void exec_program(std::vector<char*> argv, const std::filesystem::path& cache,
+                               const TempFolder& folder) {
   const auto redirect = [](int fd, const std::string& path, int flags) {
     const int file = ::open(path.c_str(), flags, 0600);
     if (file < 0 || ::dup2(file, fd) < 0) ::_exit(126);
@@ -67,7 +68,9 @@ RunningProgram::~RunningProgram() {
   ::waitpid(child_, nullptr, 0);
 }
 
-void RunningProgram::signal(int number) const { ::kill(child_, number); }
+void RunningProgram::signal(int number) const {
+  ::kill(child_, number);
+}
 
 Outcome RunningProgram::wait() {
   int status = 0;
@@ -80,7 +83,8 @@ Outcome RunningProgram::wait() {
   return outcome;
 }
 
-Outcome run_lowtide(const std::vector<std::string>& arguments, const std::filesystem::path& cache, const std::string& input) {
+Outcome run_lowtide(const std::vector<std::string>& arguments, const std::filesystem::path& cache,
+                    const std::string& input) {
   return RunningProgram(arguments, cache, input).wait();
 }
 
@@ -93,6 +97,8 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-nlohmann::json read_json(const std::filesystem::path& path) { return nlohmann::json::parse(read_text(path)); }
+nlohmann::json read_json(const std::filesystem::path& path) {
+  return nlohmann::json::parse(read_text(path));
+}
 
 }  // namespace lowtide::test

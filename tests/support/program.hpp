@@ -36,8 +36,8 @@ class TempFolder {
 /// `lowtide` at work. Killed where nobody waited for it.
 class RunningProgram {
  public:
-  /// Starts `lowtide` with these arguments and this text on its standard input. The learned file lies in `cache`, so
-  /// that tests do not see each other's.
+  /// Starts `lowtide` with these arguments and this text on its standard input. The learned file lies in
+  /// `cache`, so that tests do not see each other's.
   RunningProgram(const std::vector<std::string>& arguments, const std::filesystem::path& cache,
                  const std::string& input = "");
   ~RunningProgram();
@@ -53,7 +53,8 @@ class RunningProgram {
 };
 
 /// Runs `lowtide` to its end.
-Outcome run_lowtide(const std::vector<std::string>& arguments, const std::filesystem::path& cache, const std::string& input = "");
+Outcome run_lowtide(const std::vector<std::string>& arguments, const std::filesystem::path& cache,
+                    const std::string& input = "");
 
 nlohmann::json read_json(const std::filesystem::path& path);
 std::string read_text(const std::filesystem::path& path);
