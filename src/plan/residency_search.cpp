@@ -17,7 +17,9 @@ constexpr StepId kNeverSplit = std::numeric_limits<StepId>::max();
 /// Among plans this close in time, the one that moves fewer bytes is taken.
 constexpr double kTimeTie = 1.005;
 /// Sizes of the streaming region that are tried between the smallest and the whole slab.
-constexpr int kRegionSteps = 10;
+constexpr int kRegionSteps = 6;
+/// Residents are chosen in about so many portions, each after a fresh look at where compute stalls.
+constexpr int kResidencyRounds = 12;
 
 Bytes slot_bytes(const ResidencyProblem& problem, UnitId id) {
   return round_up(problem.units[id].bytes, kGranule);
@@ -75,7 +77,7 @@ std::vector<StepId> ResidencySearch::gaps() const {
   const bool repeated = std::any_of(problem_.units.begin(), problem_.units.end(),
                                     [](const Unit& unit) { return unit.uses.size() > 1; });
   if (!repeated) return {kNeverSplit};
-  return {kNeverSplit, 128, 16, 1};
+  return {kNeverSplit, 64, 1};
 }
 
 void ResidencySearch::consider(Candidate& best, const std::vector<bool>& resident, StepId max_gap,
@@ -84,17 +86,17 @@ void ResidencySearch::consider(Candidate& best, const std::vector<bool>& residen
   const Bytes taken = place_residents(problem_, resident, fixed);
   if (taken > slab_bytes) return;
   const std::vector<Visit> visits = make_visits(problem_, resident, max_gap);
-  for (const Placement placement : {Placement::earliest_free, Placement::lowest}) {
-    auto fetches = place_visits(problem_, visits, taken, slab_bytes - taken, placement);
-    if (!fetches) continue;
-    fetches->insert(fetches->begin(), fixed.begin(), fixed.end());
-    std::stable_sort(fetches->begin(), fetches->end(),
-                     [](const Fetch& a, const Fetch& b) { return a.first_use < b.first_use; });
-    ResidencyPlan plan = assess(std::move(*fetches), taken, keeps);
-    if (!best.worse_than(plan)) continue;
-    best.plan = std::move(plan);
-    best.valid = true;
-  }
+  const Bytes region = slab_bytes - taken;
+  auto fetches = place_visits(problem_, visits, taken, region, Placement::earliest_free);
+  if (!fetches) fetches = place_visits(problem_, visits, taken, region, Placement::lowest);
+  if (!fetches) return;
+  fetches->insert(fetches->begin(), fixed.begin(), fixed.end());
+  std::stable_sort(fetches->begin(), fetches->end(),
+                   [](const Fetch& a, const Fetch& b) { return a.first_use < b.first_use; });
+  ResidencyPlan plan = assess(std::move(*fetches), taken, keeps);
+  if (!best.worse_than(plan)) return;
+  best.plan = std::move(plan);
+  best.valid = true;
 }
 
 ResidencyPlan ResidencySearch::assess(std::vector<Fetch> fetches, Bytes resident_end, bool keeps) const {
@@ -116,25 +118,37 @@ void ResidencySearch::fill_by_stalls(Candidate& best, StepId max_gap, Bytes regi
   std::vector<bool> resident = mandatory_residents();
   std::vector<Fetch> scratch;
   Bytes room = saturating_sub(slab_bytes - region, place_residents(problem_, resident, scratch));
+  const Bytes portion = room / kResidencyRounds;
   while (true) {
     Candidate now;
     consider(now, resident, max_gap, slab_bytes, keeps);
     if (!now.valid) return;
-    const Schedule schedule = simulate(problem_, now.plan.fetches, !keeps);
-    // The longest wait first; a unit that is copied several times a pass collects all its waits.
-    std::vector<double> stall(problem_.units.size(), 0.0);
-    for (std::size_t i = 0; i < now.plan.fetches.size(); ++i)
-      stall[now.plan.fetches[i].unit] += schedule.fetch_stall_s[i];
-    UnitId chosen = static_cast<UnitId>(problem_.units.size());
-    for (UnitId id = 0; id < problem_.units.size(); ++id) {
-      if (resident[id] || slot_bytes(problem_, id) > room || stall[id] <= 0) continue;
-      if (chosen == problem_.units.size() || stall[id] > stall[chosen]) chosen = id;
-    }
+    const std::vector<UnitId> stalling = by_stall(now.plan, !keeps);
     if (best.worse_than(now.plan)) best = std::move(now);
-    if (chosen == problem_.units.size()) return;
-    resident[chosen] = true;
-    room -= slot_bytes(problem_, chosen);
+    Bytes added = 0;
+    for (const UnitId id : stalling) {
+      if (resident[id] || slot_bytes(problem_, id) > room) continue;
+      resident[id] = true;
+      room -= slot_bytes(problem_, id);
+      added += slot_bytes(problem_, id);
+      if (added >= portion) break;
+    }
+    if (added == 0) return;
   }
+}
+
+std::vector<UnitId> ResidencySearch::by_stall(const ResidencyPlan& plan, bool first_job) const {
+  const Schedule schedule = simulate(problem_, plan.fetches, first_job);
+  std::vector<double> stall(problem_.units.size(),
+                            0.0);  // a unit that is copied several times collects all its waits
+  for (std::size_t i = 0; i < plan.fetches.size(); ++i)
+    stall[plan.fetches[i].unit] += schedule.fetch_stall_s[i];
+  std::vector<UnitId> order;
+  for (UnitId id = 0; id < stall.size(); ++id) {
+    if (stall[id] > 0) order.push_back(id);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](UnitId a, UnitId b) { return stall[a] > stall[b]; });
+  return order;
 }
 
 void ResidencySearch::fill_in_order(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes,

@@ -34,6 +34,8 @@ class ResidencySearch {
                 bool keeps) const;
   /// Sizes, traffic and time of a complete list of fetches.
   ResidencyPlan assess(std::vector<Fetch> fetches, Bytes resident_end, bool keeps) const;
+  /// Units that compute waits for, longest wait first.
+  std::vector<UnitId> by_stall(const ResidencyPlan& plan, bool first_job) const;
   void fill_by_stalls(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes, bool keeps) const;
   void fill_in_order(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes, bool keeps,
                      bool spread) const;

@@ -11,7 +11,7 @@ namespace {
 
 using plan::ResidencySearch;
 
-constexpr int kCurvePoints = 12;
+constexpr int kCurvePoints = 8;
 /// --low-vram: as slow as this times resident time is acceptable...
 constexpr double kLowVramSlowdown = 1.2;
 /// ...and more than this share of the resident peak is not.
