@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 WARM_UP_RUNS = 3
 NATIVERT_LIMIT = 1.05
-HEAD = ["model", "lowtide", "nativert", "eager", "lowtide / nativert", "limit", "", "lowtide / eager", "limit", ""]
+HEAD = ["model", "lowtide", "nativert", "eager", "lowtide / nativert", "limit", "", "lowtide / eager", "limit", "", "outputs"]
 
 
 class Eager:
@@ -48,32 +48,34 @@ class Eager:
         return result
 
 
-def compiled_times(archive, runs, threads):
-    """Milliseconds of each run of lowtide and of nativert."""
+def compiled_runs(archive, runs, threads):
+    """A row for each run: milliseconds of lowtide and of nativert, and the difference of their outputs."""
     command = [need_program("bench_vs_nativert"), archive, "--csv", "--runs", runs, "--threads", threads]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if not done.stdout:
+        fail(f"bench_vs_nativert: {archive.stem}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     if done.returncode != 0:
-        # What nativert itself warns about on the way is no error, so it is not shown otherwise.
-        fail(f"bench_vs_nativert: {archive.stem}: the outputs differ, or it failed: {done.stderr.strip() or 'no message'}")
-    rows = list(csv.DictReader(done.stdout.splitlines()))
-    return [float(row["lowtide_ms"]) for row in rows], [float(row["nativert_ms"]) for row in rows]
+        fail(f"{archive.stem}: the outputs of lowtide are not those of {archive.stem}.out.safetensors")
+    return list(csv.DictReader(done.stdout.splitlines()))
 
 
 def row_of(archive, rounds, runs, threads):
     eager = Eager(archive)
     eager.times(WARM_UP_RUNS)
     times = {"lowtide": [], "nativert": [], "eager": []}
+    apart = 0.0
     for _ in range(rounds):
         times["eager"] += eager.times(runs)
-        ours, nativert = compiled_times(archive, runs, threads)
-        times["lowtide"] += ours
-        times["nativert"] += nativert
+        for run in compiled_runs(archive, runs, threads):
+            times["lowtide"].append(float(run["lowtide_ms"]))
+            times["nativert"].append(float(run["nativert_ms"]))
+            apart = max(apart, float(run["difference"]))
     medians = {name: statistics.median(values) for name, values in times.items()}
     cells = [archive.stem, *(f"{medians[name]:.3f} ms" for name in ("lowtide", "nativert", "eager"))]
     for other, limit in (("nativert", NATIVERT_LIMIT), ("eager", 1)):
         ratio = medians["lowtide"] / medians[other]
         cells += [f"{ratio:.3f}", f"{limit:.2f}", verdict(ratio, limit)]
-    return cells
+    return [*cells, "equal bits" if apart == 0 else f"{apart:.1e} apart"]
 
 
 def main():
@@ -88,6 +90,7 @@ def main():
     rows = [row_of(archive, options.rounds, options.runs, options.threads) for archive in archives]
     print(f"Medians of {options.rounds} rounds of {options.runs} runs, {options.threads} threads, cpu, weights resident\n")
     print(text_table(HEAD, rows))
+    print("\noutputs: lowtide against nativert; those of lowtide are those of eager PyTorch in MODEL.out.safetensors, where that exists")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class ProgramReader final : public GraphReader {
       for (const Json guard : guards->elements()) program_.guards.emplace_back(guard.string());
     }
     read_names(module);
-    solve_hints();
+    solve_hints(module.at("graph"));
   }
 
   Graph read_nested(Json json) override {
@@ -63,31 +63,37 @@ class ProgramReader final : public GraphReader {
  private:
   // --- values ---
 
-  SymExpr size_expr(Json json, const char* number_tag = "as_int") {
+  SymExpr size_expr(Json json) {
     const Json content = json.only_member();
-    if (content.key() == number_tag) return {content.integer()};
+    if (content.key() == "as_int") return {content.integer()};
     if (content.key() != "as_expr") content.fail("unknown kind of size " + in_quotes(content.key()));
     SymExpr expr = SymExpr::parse(content.at("expr_str").string(), program_.symbols);
     const auto hint = content.find("hint");
     const auto number = hint ? hint->find("as_int") : std::nullopt;
-    if (number) note_hint(expr, number->integer());
+    if (!number) return expr;
+    if (const auto symbol = expr.as_symbol()) program_.hints.try_emplace(*symbol, number->integer());
     return expr;
   }
 
-  /// Bare symbols are taken as they are; from other expressions symbols are solved at the end.
-  void note_hint(const SymExpr& expr, std::int64_t hint) {
-    if (const auto symbol = expr.as_symbol()) {
-      program_.hints.try_emplace(*symbol, hint);
-    } else if (in_inputs_ && !expr.is_constant()) {
-      hinted_.emplace_back(expr, hint);
+  /// Symbols of the inputs that occur only inside of expressions there, such as 2*s0: solved from the
+  /// expressions' hints.
+  void solve_hints(Json graph) {
+    std::vector<std::pair<SymExpr, std::int64_t>> hinted;
+    for (const GraphInput& input : program_.graph.inputs) {
+      if (input.kind != InputKind::user) continue;
+      const auto entry = graph.at("tensor_values").find(program_.graph.values[input.value].name);
+      if (!entry) continue;
+      for (const Json size : entry->at("sizes").elements()) {
+        const auto expr = size.find("as_expr");
+        const auto hint = expr ? expr->find("hint") : std::nullopt;
+        const auto number = hint ? hint->find("as_int") : std::nullopt;
+        if (number) hinted.emplace_back(size_expr(size), number->integer());
+      }
     }
-  }
-
-  void solve_hints() {
     graph::SymbolValues known(program_.symbols.size());
     for (const auto& [symbol, hint] : program_.hints) known[symbol] = hint;
     for (bool progress = true; std::exchange(progress, false);) {
-      for (const auto& [expr, hint] : hinted_) {
+      for (const auto& [expr, hint] : hinted) {
         const auto solution = expr.solve(hint, known);
         if (!solution) continue;
         known[solution->first] = solution->second;
@@ -235,11 +241,10 @@ class ProgramReader final : public GraphReader {
     if (tag == "buffer") return bind(InputKind::buffer, "buffer_name");
     if (tag == "tensor_constant") return bind(InputKind::tensor_constant, "tensor_constant_name");
     if (tag != "custom_obj" && tag != "token") content.fail("unknown kind of input " + in_quotes(tag));
+    const Json name = content.at("arg").at("name");
     input.kind = tag == "token" ? InputKind::token : InputKind::custom_object;
-    input.target = content.at(tag == "token" ? "arg" : "custom_obj_name").is_string()
-                       ? content.at("custom_obj_name").string()
-                       : content.at("arg").at("name").string();
-    input.value = declared_object(content.at("arg").at("name"));
+    input.target = tag == "token" ? name.string() : content.at("custom_obj_name").string();
+    input.value = declared_object(name);
     return input;
   }
 
@@ -356,8 +361,6 @@ class ProgramReader final : public GraphReader {
   }
 
   graph::Program& program_;
-  std::vector<std::pair<SymExpr, std::int64_t>> hinted_;
-  bool in_inputs_ = true;
 };
 
 }  // namespace

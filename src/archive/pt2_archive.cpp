@@ -107,8 +107,6 @@ Pt2Archive read_pt2(const std::filesystem::path& path, const std::string& progra
     graph::verify(archive.program.graph);
     archive.weights = read_weight_table(reader, weights_record, weights, constants_record, constants);
     archive.weights.resolve(archive.program.graph);
-  } catch (const UnsupportedOp&) {
-    throw;
   } catch (const ArchiveError& error) {
     const std::string prefix = in_quotes(path.string()) + ": ";
     if (std::string_view(error.what()).starts_with(prefix)) throw;

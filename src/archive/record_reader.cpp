@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -37,8 +38,13 @@ class File {
   int fd_;
 };
 
-std::string first_line(std::string_view text) {
-  return std::string(text.substr(0, text.find('\n')));
+/// What LibTorch says, without the place in its sources and without the advice that follows the first
+/// sentence.
+std::string first_sentence(std::string_view text) {
+  text = text.substr(0, text.find('\n'));
+  if (text.starts_with('[')) text.remove_prefix(std::min(text.find("] "), text.size()));
+  text.remove_prefix(std::min(text.find_first_not_of("]. "), text.size()));
+  return std::string(text.substr(0, text.find(". ")));
 }
 
 /// The parts of a zip local file header that we rely on (APPNOTE.TXT, 4.3.7).
@@ -56,9 +62,10 @@ struct RecordReader::Impl {
     try {
       return function();
     } catch (const c10::Error& error) {
-      throw ArchiveError(path_shown + ": " + what + " (" + first_line(error.what_without_backtrace()) + ")");
+      throw ArchiveError(path_shown + ": " + what + " (" + first_sentence(error.what_without_backtrace()) +
+                         ")");
     } catch (const std::exception& error) {
-      throw ArchiveError(path_shown + ": " + what + " (" + first_line(error.what()) + ")");
+      throw ArchiveError(path_shown + ": " + what + " (" + first_sentence(error.what()) + ")");
     }
   }
 

@@ -25,7 +25,7 @@ class RecordReader {
   bool has(const std::string& name) const;
   /// From the archive's directory.
   std::uint64_t size(const std::string& name) const;
-  /// The contents; their checksum is checked.
+  /// The contents. LibTorch does not compare checksums, so damaged contents are possible.
   std::string read(const std::string& name) const;
   /// Where the record's bytes begin in the file. They are not compressed and lie inside of the file.
   std::uint64_t offset(const std::string& name) const;

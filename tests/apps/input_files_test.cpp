@@ -1,4 +1,4 @@
-#include "input_files.hpp"
+#include "lowtide/input_files.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "job_list.hpp"
+#include "lowtide/job_list.hpp"
 
 #include <doctest/doctest.h>
 

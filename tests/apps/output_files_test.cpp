@@ -1,4 +1,4 @@
-#include "output_files.hpp"
+#include "lowtide/output_files.hpp"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

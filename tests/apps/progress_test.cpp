@@ -1,4 +1,4 @@
-#include "progress.hpp"
+#include "lowtide/progress.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -95,7 +95,7 @@ TEST_CASE("a record whose directory entry lies about its size is an error") {
 
 TEST_CASE("compressed weights are refused: they cannot be used where they lie") {
   says(error_of_bytes(ArchiveBuilder().bytes("data/weights/weight_0")), "is compressed");
-  CHECK(error_of_bytes(ArchiveBuilder().bytes("models/model.json")) != "");  // larger than the file
+  CHECK(error_of_bytes(ArchiveBuilder().bytes("models/model.json")) == "");  // read as a whole anyway
 }
 
 TEST_CASE("views that leave their storage are errors") {
@@ -333,5 +333,5 @@ TEST_CASE("no flipped byte crashes the reader") {
       ++refused;
     }
   }
-  CHECK(refused > 0);  // most flips hit checksummed records
+  CHECK(refused > 0);
 }

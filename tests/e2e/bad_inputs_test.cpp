@@ -3,8 +3,6 @@
 #include <ATen/ops/rand.h>
 #include <doctest/doctest.h>
 
-#include <fstream>
-
 #include "e2e/e2e_support.hpp"
 
 using namespace lowtide;
@@ -20,59 +18,64 @@ std::string failure_of(const Outcome& outcome, const std::string& id) {
   return {};
 }
 
-/// Runs ocr_cls over `bad` between two good inputs, on the cpu and on the card.
-void check_bad_input(const Workplace& place, const fs::path& bad, const std::vector<std::string>& parts) {
-  const Archive archive = model("ocr_cls");
-  for (const char* device : {"cpu", "sim"}) {
-    CAPTURE(device);
-    fs::remove_all(place.out());
-    const Reported run =
-        place.run(archive.path, {archive.inputs[0], bad, archive.inputs[1]}, {"--device", device});
-    INFO(run.outcome.err);
-    CHECK(run.outcome.code == 1);
-    const std::string line = failure_of(run.outcome, bad.filename().string());
+struct BadInput {
+  fs::path path;
+  std::vector<std::string> parts;  // what its line must say
+};
+
+/// Runs ocr_cls over the bad inputs and a good one, which comes last.
+void check_bad_inputs(const Workplace& place, const std::vector<BadInput>& bad, const std::string& device) {
+  CAPTURE(device);
+  std::vector<fs::path> inputs;
+  for (const BadInput& input : bad) inputs.push_back(input.path);
+  const fs::path good = place.input("good.safetensors", {{"args_0", at::rand({1, 3, 48, 192})}});
+  inputs.push_back(good);
+  const Reported run = place.run(model("ocr_cls").path, inputs, {"--device", device});
+  INFO(run.outcome.err);
+  CHECK(run.outcome.code == 1);
+  REQUIRE(run.report.is_object());
+  REQUIRE(run.jobs().size() == inputs.size());
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    const std::string line = failure_of(run.outcome, bad[i].path.filename().string());
     CHECK(line != "");
-    for (const std::string& part : parts) {
+    for (const std::string& part : bad[i].parts) {
       CAPTURE(part);
       CHECK(line.find(part) != std::string::npos);
     }
-    for (const fs::path& good : archive.inputs) CHECK(fs::exists(place.out() / good.filename()));
-    CHECK_FALSE(fs::exists(place.out() / bad.filename()));
-    REQUIRE(run.report.is_object());
-    CHECK(run.jobs().size() == 3);
-    CHECK(run.jobs()[1].at("status") == "failed");
+    CHECK(run.jobs()[i].at("status") == "failed");
+    CHECK_FALSE(fs::exists((place.out() / bad[i].path.filename()).replace_extension(".safetensors")));
   }
+  CHECK(run.jobs().back().at("status") == "ok");
+  CHECK(fs::exists(place.out() / good.filename()));
 }
 
 }  // namespace
 
 TEST_CASE("an input of the wrong name, shape, rank or dtype fails, and the others are done") {
   const Workplace place;
-  check_bad_input(place, place.input("name.safetensors", {{"picture", at::ones({1, 3, 48, 192})}}),
-                  {"no input 'picture'", "args_0"});
-  check_bad_input(place, place.input("shape.safetensors", {{"args_0", at::ones({1, 3, 48, 191})}}),
-                  {"args_0", "191"});
-  check_bad_input(place, place.input("rank.safetensors", {{"args_0", at::ones({48, 192})}}),
-                  {"args_0", "[48, 192]"});
-  check_bad_input(place, place.input("dtype.safetensors", {{"args_0", at::ones({1, 3, 48, 192}, at::kLong)}}),
-                  {"args_0", "i64", "f32"});
-  check_bad_input(place, place.input("missing.safetensors", {}), {"args_0"});
-  check_bad_input(place,
-                  place.input("twice.safetensors",
-                              {{"args_0", at::ones({1, 3, 48, 192})}, {"0000", at::ones({1, 3, 48, 192})}}),
-                  {"args_0", "twice"});
+  const at::Tensor image = at::ones({1, 3, 48, 192});
+  const std::vector<BadInput> bad{
+      {place.input("name.safetensors", {{"picture", image}}), {"no input 'picture'", "args_0"}},
+      {place.input("shape.safetensors", {{"args_0", at::ones({1, 3, 48, 191})}}), {"args_0", "191"}},
+      {place.input("rank.safetensors", {{"args_0", at::ones({48, 192})}}), {"args_0", "[48, 192]"}},
+      {place.input("dtype.safetensors", {{"args_0", image.to(at::kLong)}}), {"args_0", "i64", "f32"}},
+      {place.input("missing.safetensors", {}), {"args_0"}},
+      {place.input("twice.safetensors", {{"args_0", image}, {"0000", image}}), {"args_0", "twice"}}};
+  for (const char* device : {"cpu", "sim"}) check_bad_inputs(place, bad, device);
 }
 
 TEST_CASE("an input that cannot be read fails, and the others are done") {
   const Workplace place;
-  write_text(place / "empty.safetensors", "");
-  check_bad_input(place, place / "empty.safetensors", {"empty.safetensors", "0 bytes"});
-  write_text(place / "garbage.npy", "this is no array");
-  check_bad_input(place, place / "garbage.npy", {"garbage.npy"});
   const std::string whole = read_text(model("ocr_cls").inputs.front());
+  write_text(place / "empty.safetensors", "");
+  write_text(place / "garbage.npy", "this is no array");
   write_text(place / "cut.safetensors", whole.substr(0, whole.size() / 2));
-  check_bad_input(place, place / "cut.safetensors", {"cut.safetensors"});
-  check_bad_input(place, model("ocr_cls").path, {"extension"});
+  write_text(place / "page.png", whole);
+  const std::vector<BadInput> bad{{place / "empty.safetensors", {"empty.safetensors", "0 bytes"}},
+                                  {place / "garbage.npy", {"garbage.npy"}},
+                                  {place / "cut.safetensors", {"cut.safetensors"}},
+                                  {place / "page.png", {"extension"}}};
+  for (const char* device : {"cpu", "sim"}) check_bad_inputs(place, bad, device);
 }
 
 TEST_CASE("inputs that all fail exit 1") {
