@@ -17,9 +17,9 @@ constexpr StepId kNeverSplit = std::numeric_limits<StepId>::max();
 /// Among plans this close in time, the one that moves fewer bytes is taken.
 constexpr double kTimeTie = 1.005;
 /// Sizes of the streaming region that are tried between the smallest and the whole slab.
-constexpr int kRegionSteps = 6;
+constexpr int kRegionSteps = 5;
 /// Residents are chosen in about so many portions, each after a fresh look at where compute stalls.
-constexpr int kResidencyRounds = 12;
+constexpr int kResidencyRounds = 8;
 
 Bytes slot_bytes(const ResidencyProblem& problem, UnitId id) {
   return round_up(problem.units[id].bytes, kGranule);

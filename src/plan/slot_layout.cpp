@@ -1,6 +1,7 @@
 #include "plan/slot_layout.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/checked_math.hpp"
 
@@ -83,19 +84,25 @@ class Region {
   }
 
  private:
+  /// Replaces what overlaps [begin, end) by the rest before it, the new tenant, and the rest behind it.
   void occupy(Bytes begin, Bytes end, std::int64_t until) {
-    std::vector<Segment> next;
-    next.reserve(segments_.size() + 2);
-    bool placed = false;
-    for (const Segment& s : segments_) {
-      if (s.begin < begin) next.push_back({s.begin, std::min(s.end, begin), s.busy_until});
-      if (!placed && s.end > begin) {
-        next.push_back({begin, end, until});
-        placed = true;
-      }
-      if (s.end > end) next.push_back({std::max(s.begin, end), s.end, s.busy_until});
+    const auto first =
+        std::find_if(segments_.begin(), segments_.end(), [&](const Segment& s) { return s.end > begin; });
+    const auto last = std::find_if(first, segments_.end(), [&](const Segment& s) { return s.begin >= end; });
+    const Segment head = *first;
+    const Segment tail = *(last - 1);
+    std::array<Segment, 3> fresh;
+    std::size_t count = 0;
+    if (head.begin < begin) fresh[count++] = {head.begin, begin, head.busy_until};
+    fresh[count++] = {begin, end, until};
+    if (tail.end > end) fresh[count++] = {end, tail.end, tail.busy_until};
+    const auto replaced = std::min<std::size_t>(count, static_cast<std::size_t>(last - first));
+    const auto rest = std::copy_n(fresh.begin(), replaced, first);
+    if (rest != last) {
+      segments_.erase(rest, last);
+    } else {
+      segments_.insert(rest, fresh.begin() + replaced, fresh.begin() + count);
     }
-    segments_ = std::move(next);
   }
 
   Bytes bytes_;

@@ -85,7 +85,9 @@ TEST_CASE("an operator that does not exist is named") {
 TEST_CASE("look-alikes are named for what they are") {
   check_bad("", {"is empty"});
   check_bad(read_text(model("silero_vad").inputs.front()), {"is a safetensors file"});
-  check_bad(std::string("GGUF\3") + std::string(100, '\0'), {"GGUF"});
+  std::string gguf = "GGUF\3";
+  gguf.resize(100);
+  check_bad(gguf, {"GGUF"});
   check_bad("hello", {"is not an exported program"});
   ArchiveBuilder script;
   script.clear();
