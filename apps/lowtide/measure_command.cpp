@@ -109,6 +109,7 @@ void print_summary(const Session& session, const std::vector<JobStats>& jobs, co
 }  // namespace
 
 int measure(const MeasureCommand& command) {
+  require_writable(command.common.report);
   const Model model = Model::open(command.model, command.common.program);
   Session session(command.common.session);
   const ModelHandle handle = session.add(model);

@@ -40,6 +40,7 @@ InputShapes shapes_for(const Model& model, const std::vector<ShapeOption>& optio
 }  // namespace
 
 int plan(const PlanCommand& command) {
+  require_writable(command.common.report);
   const Model model = Model::open(command.model, command.common.program);
   Session session(command.common.session);
   const ModelHandle handle = session.add(model);
@@ -56,6 +57,8 @@ int plan(const PlanCommand& command) {
     report.cap_bytes = command.common.session.vram_cap;
     write();
     throw;
+  } catch (const InputError& e) {  // the shapes came from the command line
+    throw UsageError(std::string("--shape: ") + e.what());
   }
   report.cap_bytes = session.cap_bytes();
   write();

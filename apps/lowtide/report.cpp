@@ -60,16 +60,14 @@ ordered_json job_json(const ReportedJob& job) {
           {"h2d_bytes", ran ? ordered_json(stats.h2d_bytes) : ordered_json(nullptr)}};
 }
 
-/// Driver allocations per job after the first job.
+/// Driver allocations of a job, at most, among jobs that are not the first of their shape.
 ordered_json steady_allocs(const Report& report) {
+  if (report.device.kind == "cpu") return nullptr;
   Bytes most = 0;
-  bool first = true;
   for (const ReportedJob& job : report.jobs) {
-    if (!job.stats || !job.stats->peak_bytes) continue;
-    if (!first) most = std::max(most, job.stats->driver_allocs);
-    first = false;
+    if (job.stats && !job.stats->first_of_shape) most = std::max(most, job.stats->driver_allocs);
   }
-  return report.device.kind == "cpu" ? ordered_json(nullptr) : ordered_json(most);
+  return most;
 }
 
 /// 1 - live / reserved at the peak.
@@ -113,6 +111,12 @@ Report session_report(const Session& session) {
   report.cap_bytes = session.cap_bytes();
   report.low_vram = session.low_vram();
   return report;
+}
+
+void require_writable(const std::optional<std::filesystem::path>& path) {
+  if (path && !std::ofstream(*path, std::ios::app))
+    throw UsageError("cannot write the report '" + path->string() +
+                     "': check that its folder exists and is writable");
 }
 
 void write_report(const std::filesystem::path& path, const Report& report) {

@@ -41,6 +41,9 @@ struct Report {
 /// Everything a session knows by itself.
 Report session_report(const Session& session);
 
+/// Throws UsageError when a report is asked for where none can be written: before the work, not after it.
+void require_writable(const std::optional<std::filesystem::path>& path);
+
 /// Throws Error when the file cannot be written.
 void write_report(const std::filesystem::path& path, const Report& report);
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <utility>
 
 #include "lowtide/commands.hpp"
 #include "lowtide/error.hpp"
@@ -118,7 +119,12 @@ class Batch {
 
   int run_stream() {
     ListedJobs list(command_, std::cin);
-    return loop(0, [&] { return list.next(); });
+    std::optional<Candidate> first = list.next();
+    if (!first) throw UsageError("no jobs on standard input: give one JSON job a line");
+    return loop(0, [&]() -> std::optional<Candidate> {
+      if (!first) return list.next();
+      return std::exchange(first, std::nullopt);
+    });
   }
 
   /// Looks at every input's header, so that one plan serves them all and nothing runs if something cannot
@@ -152,10 +158,18 @@ class Batch {
     }
   }
 
+  void make_output_folder() const {
+    std::error_code error;
+    std::filesystem::create_directories(command_.out, error);
+    if (error || !std::filesystem::is_directory(command_.out))
+      throw UsageError("cannot make the output folder '" + command_.out.string() + "': " +
+                       (error ? error.message() : "there is a file of that name") + "; choose another --out");
+  }
+
   template <class Next>
   int loop(std::size_t total, Next next) {
     const double start = Progress::steady_seconds();
-    std::filesystem::create_directories(command_.out);
+    make_output_folder();
     remove_stray_temporaries(command_.out);
     Progress progress(total, STDERR_FILENO, command_.common.quiet);
     JobRunner runner(session_, shelf_, command_.out, progress);
@@ -207,6 +221,7 @@ class Batch {
 }  // namespace
 
 int run(const RunCommand& command) {
+  require_writable(command.common.report);
   return Batch(command).run();
 }
 

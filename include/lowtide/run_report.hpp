@@ -18,6 +18,7 @@ struct JobStats {
   Bytes h2d_copies = 0;
   Bytes d2h_bytes = 0;
   Bytes driver_allocs = 0;
+  bool first_of_shape = true;  // no job of this model and shape ran before it in the session
 };
 
 /// Totals of a session so far.

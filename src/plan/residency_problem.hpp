@@ -22,6 +22,8 @@ struct Unit {
   std::string name;
   Bytes bytes = 0;
   std::vector<StepId> uses;  // ascending, each step once, never empty
+  /// Several storages in one: it travels once a pass, however far apart their uses are.
+  bool packed = false;
   /// Written by the program: stays on the device for the whole job and is copied anew for every job.
   bool state = false;
 };

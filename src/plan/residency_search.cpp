@@ -75,7 +75,7 @@ std::vector<bool> ResidencySearch::mandatory_residents() const {
 
 std::vector<StepId> ResidencySearch::gaps() const {
   const bool repeated = std::any_of(problem_.units.begin(), problem_.units.end(),
-                                    [](const Unit& unit) { return unit.uses.size() > 1; });
+                                    [](const Unit& unit) { return unit.uses.size() > 1 && !unit.packed; });
   if (!repeated) return {kNeverSplit};
   return {kNeverSplit, 64, 1};
 }

@@ -27,7 +27,7 @@ std::vector<Visit> make_visits(const ResidencyProblem& problem, const std::vecto
     const std::vector<StepId>& uses = problem.units[id].uses;
     visits.push_back({id, uses.front(), uses.front()});
     for (const StepId use : uses) {
-      if (use - visits.back().last > max_gap) {
+      if (!problem.units[id].packed && use - visits.back().last > max_gap) {
         visits.push_back({id, use, use});
       } else {
         visits.back().last = use;

@@ -19,7 +19,7 @@ struct Visit {
 };
 
 /// The visits of all units that are not in `resident`, by first use. Uses of one unit that are more than
-/// `max_gap` steps apart become separate visits.
+/// `max_gap` steps apart become separate visits, except those of packed units.
 std::vector<Visit> make_visits(const ResidencyProblem& problem, const std::vector<bool>& resident,
                                StepId max_gap);
 

@@ -59,6 +59,7 @@ class Packer {
       return alignment_rank(storages_[a]) < alignment_rank(storages_[b]);
     });
     Unit unit;
+    unit.packed = members.size() > 1;
     std::vector<PackedStorage> content;
     for (const std::uint32_t member : members) {
       const StorageUse& s = storages_[member];

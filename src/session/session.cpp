@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <set>
 
 #include "base_torch/dtype_convert.hpp"
 #include "device/device.hpp"
@@ -90,6 +91,7 @@ struct Session::Impl {
   at::Tensor slab;
   std::size_t slab_owner = SIZE_MAX;
   JobStats last;
+  std::set<std::string> shapes_run;
   std::size_t jobs = 0;
 };
 
@@ -248,6 +250,7 @@ void Session::Impl::record_job(const device::DeviceCounters& before, const Shape
   last.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
   last.driver_allocs = after.driver_allocs - before.driver_allocs;
   if (shape == nullptr) return;
+  last.first_of_shape = shapes_run.insert(shape->learned_key).second;
   const Bytes beside_weights = *last.peak_bytes - plan->context_bytes - plan->slab_bytes;
   if (shape->bounded && beside_weights > shape->peak_bytes)
     log_message(LogLevel::warning, "a job took " + std::to_string(beside_weights) +

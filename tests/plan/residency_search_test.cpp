@@ -113,6 +113,14 @@ TEST_CASE("a link-bound pass is within 5 % of the time the streamed bytes need")
   CHECK(plan.resident_bytes >= 40 << 20);
 }
 
+TEST_CASE("packed units travel once a pass, however far apart their uses are") {
+  ResidencyProblem problem = equal_layers(40, 1 << 20, 1e-5);
+  problem.units.push_back({.bytes = 1 << 20, .uses = {0, 13, 39}, .packed = true});
+  const ResidencySearch search(problem);
+  for (const Bytes slab : {search.min_slab_bytes(), search.min_slab_bytes() + (4 << 20)})
+    CHECK(search.plan(slab, false).streamed_bytes == problem.exact_bytes());
+}
+
 TEST_CASE("a unit used at both ends of a pass may be copied twice rather than block the slab") {
   ResidencyProblem problem = equal_layers(10, 1 << 20, 1e-4);
   problem.units[0].uses = {0, 9};
