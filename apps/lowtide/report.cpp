@@ -114,9 +114,13 @@ Report session_report(const Session& session) {
 }
 
 void require_writable(const std::optional<std::filesystem::path>& path) {
-  if (path && !std::ofstream(*path, std::ios::app))
+  if (!path) return;
+  std::error_code ignored;
+  const bool existed = std::filesystem::exists(*path, ignored);
+  if (!std::ofstream(*path, std::ios::app))
     throw UsageError("cannot write the report '" + path->string() +
                      "': check that its folder exists and is writable");
+  if (!existed) std::filesystem::remove(*path, ignored);  // a run that fails before it starts leaves none
 }
 
 void write_report(const std::filesystem::path& path, const Report& report) {
