@@ -91,27 +91,10 @@ std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
   return result;
 }
 
-IValue integer_binary(SymbolicOp op, std::int64_t a, std::int64_t b) {
+/// Comparisons and choices, alike for integers and floats.
+template <class T>
+IValue order(SymbolicOp op, T a, T b) {
   switch (op) {
-    case SymbolicOp::add:
-      return checked(checked_add(a, b));
-    case SymbolicOp::sub: {
-      std::int64_t r;
-      if (__builtin_sub_overflow(a, b, &r)) checked(std::nullopt);
-      return r;
-    }
-    case SymbolicOp::mul:
-      return checked(checked_mul(a, b));
-    case SymbolicOp::floor_div:
-      return floor_divide(a, b);
-    case SymbolicOp::mod: {
-      if (b == 0) throw Error("a size expression divides by zero");
-      if (b == -1) return std::int64_t{0};
-      const std::int64_t r = a % b;
-      return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-    }
-    case SymbolicOp::pow:
-      return b < 0 ? IValue(std::pow(double(a), double(b))) : IValue(integer_power(a, b));
     case SymbolicOp::min:
       return std::min(a, b);
     case SymbolicOp::max:
@@ -133,6 +116,32 @@ IValue integer_binary(SymbolicOp op, std::int64_t a, std::int64_t b) {
   }
 }
 
+IValue integer_binary(SymbolicOp op, std::int64_t a, std::int64_t b) {
+  switch (op) {
+    case SymbolicOp::add:
+      return checked(checked_add(a, b));
+    case SymbolicOp::sub: {
+      std::int64_t r;
+      if (__builtin_sub_overflow(a, b, &r)) checked(std::nullopt);
+      return r;
+    }
+    case SymbolicOp::mul:
+      return checked(checked_mul(a, b));
+    case SymbolicOp::floor_div:
+      return floor_divide(a, b);
+    case SymbolicOp::mod: {
+      if (b == 0) throw Error("a size expression divides by zero");
+      if (b == -1) return std::int64_t{0};
+      const std::int64_t r = a % b;
+      return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    }
+    case SymbolicOp::pow:
+      return b < 0 ? IValue(std::pow(double(a), double(b))) : IValue(integer_power(a, b));
+    default:
+      return order(op, a, b);
+  }
+}
+
 IValue float_binary(SymbolicOp op, double a, double b) {
   switch (op) {
     case SymbolicOp::add:
@@ -147,24 +156,8 @@ IValue float_binary(SymbolicOp op, double a, double b) {
       return a - std::floor(a / b) * b;
     case SymbolicOp::pow:
       return std::pow(a, b);
-    case SymbolicOp::min:
-      return std::min(a, b);
-    case SymbolicOp::max:
-      return std::max(a, b);
-    case SymbolicOp::eq:
-      return a == b;
-    case SymbolicOp::ne:
-      return a != b;
-    case SymbolicOp::lt:
-      return a < b;
-    case SymbolicOp::le:
-      return a <= b;
-    case SymbolicOp::gt:
-      return a > b;
-    case SymbolicOp::ge:
-      return a >= b;
     default:
-      throw Error("internal: not a binary operation");
+      return order(op, a, b);
   }
 }
 
