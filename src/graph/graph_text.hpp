@@ -3,8 +3,8 @@
 //   inputs ids: i64[s0, s1] strides [s1, 1]
 //   weights embed.weight = w: f32[1000, 64]
 //   x = aten::embedding(w, ids): f32[s0, s1, 64]
-//   [y, z] = aten::split.Tensor(self=x, split_size=32, dim=2): f32[s0, s1, 32], f32[s0, s1, 32]   # model.py:12
-//   outputs y, z
+//   [y, z] = aten::split.Tensor(self=x, split_size=32, dim=2): f32[s0, s1, 32], f32[s0, s1, 32]   #
+//   model.py:12 outputs y, z
 //
 // One statement a line; '#' begins a comment, which is kept as the source of a node. Further statements:
 //   program NAME                               buffers NAME = v: T            updates buffer NAME = v

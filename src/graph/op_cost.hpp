@@ -1,5 +1,6 @@
-// What an operator costs, from shapes alone: floating-point operations and bytes touched. Used by the planner (before the run)
-// and by the simulated card (during it), so that predicted and modelled time come from one formula.
+// What an operator costs, from shapes alone: floating-point operations and bytes touched. Used by the planner
+// (before the run) and by the simulated card (during it), so that predicted and modelled time come from one
+// formula.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@ struct OpCost {
   bool view = false;       // moves no data, costs only the launch
 };
 
-/// `op_name` without overload ("aten::linear"). `inputs` are the tensor arguments in schema order, lists flattened,
-/// `outputs` the tensor results. `aliasing` says the schema returns views of its inputs without writing. Never fails:
-/// unknown operators cost their bytes.
-OpCost op_cost(std::string_view op_name, std::span<const ShapeView> inputs, std::span<const ShapeView> outputs,
-               bool aliasing);
+/// `op_name` without overload ("aten::linear"). `inputs` are the tensor arguments in schema order, lists
+/// flattened, `outputs` the tensor results. `aliasing` says the schema returns views of its inputs without
+/// writing. Never fails: unknown operators cost their bytes.
+OpCost op_cost(std::string_view op_name, std::span<const ShapeView> inputs,
+               std::span<const ShapeView> outputs, bool aliasing);
 
 /// max(flops / rate, bytes / bandwidth) + kernel time; launch time is charged to the host separately.
 struct ComputeRates {

@@ -149,7 +149,8 @@ graph::InputDescriptions ModelData::describe(const InputShapes& shapes) const {
     if (!shapes[i] || input.kind == InputKind::constant || input.value == graph::kNoValue) continue;
     const graph::Value& value = program_->graph.values[input.value];
     const graph::DType dtype = value.kind == graph::ValueKind::tensor ? value.meta.dtype : graph::DType::i64;
-    described[i] = graph::InputDescription{.dtype = dtype, .sizes = shapes[i]->sizes, .integer = shapes[i]->integer};
+    described[i] =
+        graph::InputDescription{.dtype = dtype, .sizes = shapes[i]->sizes, .integer = shapes[i]->integer};
   }
   return described;
 }

@@ -115,7 +115,8 @@ SessionPlan plan_session(const PlanRequest& request, std::map<std::size_t, Plann
   result.context_bytes = request.card.context_bytes;
   result.job_bytes = needs.job_bytes;
   result.min_cap_bytes = result.context_bytes + needs.min_slab + needs.job_bytes;
-  if (request.low_vram && !request.vram_cap) result.low_vram = choose_low_vram(needs, result.context_bytes, keeps);
+  if (request.low_vram && !request.vram_cap)
+    result.low_vram = choose_low_vram(needs, result.context_bytes, keeps);
   result.cap_bytes = request.vram_cap              ? *request.vram_cap
                      : result.low_vram.has_value() ? result.low_vram->chosen
                                                    : request.card.total_bytes;

@@ -167,7 +167,8 @@ TEST_CASE("two models in one session share the slab and take turns without mixin
   Session session({.device = "sim"});
   const ModelHandle a = session.add(Model::open(archive("blocks_12x64")));
   const ModelHandle b = session.add(Model::open(archive("ocr_cls")));
-  const Bytes kept = session.plan_jobs({{a, {InputShape{{2, 64}}}}, {b, {InputShape{{2, 3, 48, 192}}}}}).front().kept_bytes;
+  const Bytes kept =
+      session.plan_jobs({{a, {InputShape{{2, 64}}}}, {b, {InputShape{{2, 3, 48, 192}}}}}).front().kept_bytes;
   for (int i = 0; i < 3; ++i) {
     CHECK(same_bits(session.run(a, {ids(2, 64)}), first));
     CHECK(same_bits(session.run(b, lines), second));

@@ -13,12 +13,13 @@ struct Archive {
   std::filesystem::path path;
   std::vector<std::filesystem::path> inputs;   // NAME.in.safetensors, NAME.1.in.safetensors...
   std::vector<std::filesystem::path> outputs;  // what PyTorch computed for them
-  bool stateful = false;                       // the calls form one sequence: only the first starts from the archive's state
+  bool stateful = false;  // the calls form one sequence: only the first starts from the archive's state
 };
 
 /// Archives with higher-order operators, which this version refuses.
 inline bool has_higher_order(const std::string& name) {
-  static const std::vector<std::string> kNames{"zoo_cond", "zoo_scan", "zoo_while", "zoo_map", "table_slanet_full"};
+  static const std::vector<std::string> kNames{"zoo_cond", "zoo_scan", "zoo_while", "zoo_map",
+                                               "table_slanet_full"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -36,10 +37,12 @@ inline std::vector<Archive> find_archives(const std::filesystem::path& folder) {
       archive.inputs.push_back(in);
       archive.outputs.push_back(folder / (base + ".out.safetensors"));
     }
-    archive.stateful = archive.name.find("static") != std::string::npos || archive.name.find("mutate") != std::string::npos;
+    archive.stateful =
+        archive.name.find("static") != std::string::npos || archive.name.find("mutate") != std::string::npos;
     archives.push_back(std::move(archive));
   }
-  std::sort(archives.begin(), archives.end(), [](const Archive& a, const Archive& b) { return a.name < b.name; });
+  std::sort(archives.begin(), archives.end(),
+            [](const Archive& a, const Archive& b) { return a.name < b.name; });
   return archives;
 }
 
