@@ -4,6 +4,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from lib.tables import text_table  # noqa: E402,F401
+
 BIN = ROOT / "build" / "release" / "bin"
 LOWTIDE = BIN / "lowtide"
 MIB = 1 << 20
@@ -41,15 +44,3 @@ def verdict(figure, limit):
 
 def mib(count):
     return f"{count / MIB:.1f} MiB"
-
-
-def text_table(head, rows):
-    """Aligned columns; those that start with a digit in every row to the right."""
-    rows = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    right = [all(row[i][:1].isdigit() for row in rows) for i in range(len(head))]
-
-    def line(cells):
-        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right)).rstrip()
-
-    return "\n".join([line(head), line(["-" * w for w in widths]), *map(line, rows)])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from . import chat, reading, search
 from .lowtide import Lowtide
-from .tables import size, text_table
+from lib.tables import size, text_table
 
 OUT = Path("demo_out")
 HEAD = ["model", "weights", "cap", "measured peak", "copied to the card", "in use after each job", "jobs", "time"]

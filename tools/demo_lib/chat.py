@@ -4,7 +4,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from . import tensor_files
-from .tables import text_table
+from lib.tables import text_table
 
 MODEL = "smollm2_135m_prefill"
 CHOICES = 3  # how many likely words to show

@@ -5,7 +5,7 @@ from PIL import Image
 from models.page_image import draw_page, to_input
 
 from . import tensor_files
-from .tables import text_table
+from lib.tables import text_table
 
 MODEL = "ocr_v6_rec"
 HEIGHT, STEP = 48, 8  # the network takes lines 48 high whose width is a multiple of 8

@@ -4,7 +4,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from . import tensor_files
-from .tables import text_table
+from lib.tables import text_table
 
 MODEL = "minilm_l6"
 QUERY = "How can I save memory on my graphics card?"
