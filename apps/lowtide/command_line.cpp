@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "device/device.hpp"
 #include "lowtide/error.hpp"
 
 namespace lowtide::app {
@@ -82,10 +83,9 @@ void add_report_options(CLI::App& command, CommonOptions& common) {
   command.add_flag("--verbose", common.verbose, "print more")->group("Output");
 }
 
-/// From text to options; `default_device` where the user named none.
-void finish(CommonOptions& common, const RawOptions& raw, const CLI::App& command,
-            const std::string& default_device) {
-  common.session.device = raw.device.empty() ? default_device : raw.device;
+/// From text to options. Where the user named no device: the GPU if there is one, else `without_gpu`.
+void finish(CommonOptions& common, const RawOptions& raw, const CLI::App& command, const char* without_gpu) {
+  common.session.device = !raw.device.empty() ? raw.device : device::cuda_available() ? "cuda" : without_gpu;
   if (!raw.vram_cap.empty()) common.session.vram_cap = parse_bytes(raw.vram_cap);
   common.session.after_job = raw.after_job == "release" ? AfterJob::release : AfterJob::keep;
   common.session.learned_file = learned_file();

@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "device/cuda_driver.hpp"
 #include "device/device.hpp"
 #include "lowtide/commands.hpp"
+#include "lowtide/error.hpp"
 #include "lowtide/host_facts.hpp"
 #include "session/physical_cores.hpp"
 
@@ -18,6 +20,42 @@ void row(const char* name, const std::string& text) {
 
 std::string bytes_or(const std::optional<Bytes>& bytes, const char* otherwise) {
   return bytes ? format_bytes(*bytes) : otherwise;
+}
+
+/// What is left of free memory beside the headroom that other programs and lazily loaded kernels need.
+Bytes sensible_cap(const device::DeviceExtras& extras, Bytes free) {
+  const Bytes headroom = std::max(256_MiB, extras.total_bytes() / 20);
+  const Bytes available =
+      free + extras.context_bytes() + extras.library_bytes();  // the two are taken already
+  return std::min(extras.total_bytes(), available - std::min(available, headroom));
+}
+
+/// Opens the GPU, which gives this process a context on it: what that takes cannot be known otherwise.
+void describe_cuda(int index) {
+  const std::string name = "cuda:" + std::to_string(index);
+  try {
+    const device::Device device =
+        device::Device::open({.kind = device::DeviceKind::cuda, .index = index, .card_json = {}});
+    const device::DeviceExtras& extras = *device.extras();
+    const device::DeviceFacts facts = extras.facts();
+    row(name.c_str(), extras.name() + ", compute capability " + facts.compute_capability);
+    row("  driver", facts.driver);
+    row("  memory",
+        format_bytes(extras.total_bytes()) + ", " + bytes_or(facts.free_bytes, "unknown") + " free");
+    row("  context", format_bytes(extras.context_bytes()) + ", and " + format_bytes(extras.library_bytes()) +
+                         " for CUDA's libraries");
+    row("  pin limit", bytes_or(facts.pin_limit_bytes, "none"));
+    if (facts.free_bytes)
+      row("  sensible cap", "--vram-cap up to " + format_bytes(sensible_cap(extras, *facts.free_bytes)));
+  } catch (const Error& e) {
+    row(name.c_str(), e.what());
+  }
+}
+
+void describe_cuda() {
+  const device::CudaDriver& driver = device::cuda_driver();
+  if (!driver.problem.empty()) row("cuda", "none: " + driver.problem);
+  for (int index = 0; index < driver.devices; ++index) describe_cuda(index);
 }
 
 }  // namespace
@@ -35,15 +73,13 @@ int doctor() {
 
   std::printf("devices\n");
   row("cpu", "weights are used in place, nothing is copied or capped");
-  row("cuda", device::cuda_available()
-                  ? "available"
-                  : "this version does not use GPUs; run on the cpu or the simulated card");
+  describe_cuda();
   const auto card = nlohmann::json::parse(device::default_card_json());
   const Bytes total = card.at("total_bytes").get<Bytes>();
   row("sim", "simulated card '" + card.at("name").get<std::string>() + "', " + format_bytes(total));
   std::printf("caps\n");
-  row("--vram-cap",
-      "up to " + format_bytes(total) + " on that card; `lowtide plan MODEL.pt2` shows what each cap costs");
+  row("--vram-cap", "up to " + format_bytes(total) +
+                        " on the simulated card; `lowtide plan MODEL.pt2` shows what each cap costs");
   row("--low-vram", "picks the cap from the plan and gives everything back after each job");
   return 0;
 }

@@ -22,7 +22,7 @@ enum class Role {
 };
 
 struct SessionOptions {
-  /// "cpu", "sim", "sim:CARD". See docs for cards. ("cuda" is refused by this version.)
+  /// "cpu", "cuda", "cuda:1", "sim", "sim:CARD". See docs/cuda.md for GPUs, configs/cards/ for cards.
   std::string device = "cpu";
   /// Upper limit for everything the process causes on the device, context included. Default: the card's
   /// memory.

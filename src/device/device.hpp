@@ -14,8 +14,9 @@ namespace lowtide::device {
 /// Cheap to copy. The device itself lives as long as the process.
 class Device {
  public:
-  /// Opens it. cpu always works; cuda throws DeviceError where there is none; sim loads liblowtide_sim, which
-  /// changes the process (it takes PyTorch's PrivateUse1 slot and routes CPU allocations).
+  /// Opens it. cpu always works; cuda loads liblowtide_cuda and throws DeviceError, saying why, where there
+  /// is none; sim loads liblowtide_sim, which changes the process (it takes PyTorch's PrivateUse1 slot and
+  /// routes CPU allocations).
   static Device open(const DeviceSpec& spec);
 
   DeviceKind kind() const { return kind_; }
@@ -35,7 +36,7 @@ class Device {
   DeviceExtras* extras_;
 };
 
-/// Is there a CUDA device that this build can use?
+/// Is there a CUDA device that this build can use? Cheap: asks the driver, loads nothing of LibTorch.
 bool cuda_available();
 
 }  // namespace lowtide::device

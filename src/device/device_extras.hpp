@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace lowtide::device {
@@ -16,6 +17,7 @@ struct DeviceCounters {
   std::uint64_t reserved_bytes = 0;  // context + what the allocator holds from the driver
   std::uint64_t reserved_peak_bytes = 0;
   std::uint64_t driver_allocs = 0;  // times the allocator had to ask the driver
+  std::uint64_t library_bytes = 0;  // the part of all of the above that libraries hold, see library_bytes()
   std::uint64_t h2d_bytes = 0;
   std::uint64_t h2d_copies = 0;
   std::uint64_t d2h_bytes = 0;
@@ -24,6 +26,15 @@ struct DeviceCounters {
   double compute_s = 0;            // busy time of compute; simulated card only
   double link_s = 0;               // busy time of the link; simulated card only
   double stall_s = 0;              // compute waited for a copy; simulated card only
+};
+
+/// What a person wants to know about a device. Empty or absent where it does not apply or cannot be found
+/// out.
+struct DeviceFacts {
+  std::string driver;                            // "580.65 (CUDA 13.0)"
+  std::string compute_capability;                // "8.6"
+  std::optional<std::uint64_t> free_bytes;       // of the whole device, now
+  std::optional<std::uint64_t> pin_limit_bytes;  // of page-locked host memory, if the device sets one
 };
 
 /// Implemented once for the simulated card, once for CUDA. Thread-safe.
@@ -39,16 +50,32 @@ class DeviceExtras {
   /// What libraries hold beside our allocations (CUDA: lazily loaded kernels, cuBLAS); 0 on the simulated
   /// card.
   virtual std::uint64_t library_bytes() const = 0;
+  virtual DeviceFacts facts() const = 0;
+  /// The device described as a card (docs: configs/cards/): what the planner's cost model starts from.
+  virtual std::string card_json() const = 0;
 
   /// Hard limit on used bytes, context included; beyond it allocations throw c10::OutOfMemoryError. At most
   /// total_bytes().
   virtual void set_cap(std::uint64_t bytes) = 0;
 
-  /// Page-locks `size` bytes at `data`. False when it is refused (limits); the error state is then already
-  /// cleared.
+  /// Page-locks `size` bytes at `data`. False when it is refused (limits). The device then remembers an error
+  /// that would hit the next launch: call clear_error().
   virtual bool page_lock(void* data, std::size_t size) = 0;
   /// Undoes page_lock(data). Never fails; unknown pointers are ignored.
   virtual void page_unlock(void* data) noexcept = 0;
+  /// Forgets the error of a refused call. Harmless when there is none.
+  virtual void clear_error() noexcept = 0;
+
+  /// From here to leave_job(), what this thread allocates on the device comes from memory of our own, apart
+  /// from what the host program caches, and operators are deterministic. One job at a time.
+  virtual void enter_job() = 0;
+  virtual void leave_job() noexcept = 0;
+
+  /// Whoever issues a copy over the link says so, for devices that cannot count copies themselves.
+  virtual void note_copy(bool to_device, std::uint64_t bytes) {
+    static_cast<void>(to_device);
+    static_cast<void>(bytes);
+  }
 
   virtual DeviceCounters counters() const = 0;
   /// Zeroes clocks and traffic counters; peaks start again at the present level. Finishes pending copies
@@ -59,7 +86,8 @@ class DeviceExtras {
   /// Highest used_bytes since start_window().
   virtual std::uint64_t window_peak() const = 0;
 
-  /// Gives cached memory back to the driver, so that reserved equals used.
+  /// Gives our cached memory back to the driver, so that reserved equals used, and collects memory that other
+  /// processes have let go.
   virtual void trim() = 0;
 };
 

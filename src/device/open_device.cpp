@@ -1,43 +1,51 @@
-#include <dlfcn.h>
-
 #include <array>
-#include <filesystem>
 
+#include "device/cuda/cuda_entry.hpp"
+#include "device/cuda_driver.hpp"
 #include "device/device.hpp"
+#include "device/library_door.hpp"
 #include "device/sim/sim_entry.hpp"
 #include "lowtide/error.hpp"
 
 namespace lowtide::device {
 namespace {
 
-/// The folder of the library or program this code is in.
-std::filesystem::path own_folder() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
-    return {};
-  std::error_code ignored;
-  return std::filesystem::weakly_canonical(info.dli_fname, ignored).parent_path();
-}
+constexpr const char* kCudaLibrary = "liblowtide_cuda.so";
 
 DeviceExtras* open_sim(const std::string& card_json) {
-  const std::filesystem::path here = own_folder();
-  void* library = nullptr;
   std::string reason;
-  for (const auto& folder : {here, here / ".." / "lib"}) {
-    const auto path = folder / "liblowtide_sim.so";
-    if (!std::filesystem::exists(path)) continue;
-    library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr) reason = ::dlerror();
-    break;
-  }
-  if (library == nullptr)
+  const auto open = reinterpret_cast<decltype(&lowtide_sim_open)>(
+      library_door("liblowtide_sim.so", "lowtide_sim_open", reason));
+  if (open == nullptr)
     throw DeviceError("cannot load the simulated card (liblowtide_sim.so" +
                       (reason.empty() ? "" : ": " + reason) + "): run tools/build");
-  const auto open = reinterpret_cast<decltype(&lowtide_sim_open)>(::dlsym(library, "lowtide_sim_open"));
-  if (open == nullptr) throw DeviceError("liblowtide_sim.so is of another version: run tools/build");
   std::array<char, 512> message{};
   DeviceExtras* extras = open(card_json.c_str(), message.data(), message.size());
   if (extras == nullptr) throw DeviceError("cannot open the simulated card: " + std::string(message.data()));
+  return extras;
+}
+
+DeviceExtras* open_cuda(int index) {
+  const CudaDriver& driver = cuda_driver();
+  const std::string device = "cuda:" + std::to_string(index);
+  if (!driver.problem.empty())
+    throw DeviceError("no CUDA device can be used: " + driver.problem + "; use --device cpu or --device sim");
+  if (index >= driver.devices)
+    throw DeviceError("there is no " + device + ": the NVIDIA driver has " + std::to_string(driver.devices) +
+                      (driver.devices == 1 ? " device" : " devices") + ", counted from 0");
+  std::string reason;
+  const auto open =
+      reinterpret_cast<decltype(&lowtide_cuda_open)>(library_door(kCudaLibrary, "lowtide_cuda_open", reason));
+  if (open == nullptr && reason.empty())
+    throw DeviceError(
+        "CUDA cannot be used: this build has no liblowtide_cuda.so, since its LibTorch is for the CPU alone; "
+        "build with a LibTorch for CUDA (tools/build)");
+  if (open == nullptr)
+    throw DeviceError("CUDA cannot be used: liblowtide_cuda.so does not load: " + reason +
+                      "; run tools/build");
+  std::array<char, 512> message{};
+  DeviceExtras* extras = open(index, message.data(), message.size());
+  if (extras == nullptr) throw DeviceError("cannot open " + device + ": " + message.data());
   return extras;
 }
 
@@ -56,22 +64,20 @@ const char* Device::kind_name() const {
 }
 
 bool cuda_available() {
-  return false;
+  return has_library(kCudaLibrary) && cuda_driver().devices > 0;
 }
 
 Device Device::open(const DeviceSpec& spec) {
   switch (spec.kind) {
     case DeviceKind::cpu:
-      return Device(spec.kind, c10::Device(c10::kCPU), nullptr);
+      break;
     case DeviceKind::sim:
       return Device(spec.kind, c10::Device(c10::DeviceType::PrivateUse1, 0), open_sim(spec.card_json));
     case DeviceKind::cuda:
-      break;
+      return Device(spec.kind, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(spec.index)),
+                    open_cuda(spec.index));
   }
-  throw DeviceError(
-      "no CUDA device can be used: this version runs on the cpu and on the simulated card only; use --device "
-      "cpu or "
-      "--device sim");
+  return Device(spec.kind, c10::Device(c10::kCPU), nullptr);
 }
 
 }  // namespace lowtide::device

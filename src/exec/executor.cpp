@@ -70,6 +70,10 @@ void Executor::call(std::size_t step) {
     const std::string reason = first_line(e.what_without_backtrace());
     stack_.clear();
     throw OutOfBudget("the device refused memory in " + describe_arguments(step) + ": " + reason, 0, 0);
+  } catch (const c10::AcceleratorError& e) {
+    stack_.clear();
+    throw DeviceError("the device failed in " + describe_arguments(step) + ": " +
+                      first_line(e.what_without_backtrace()));
   } catch (const c10::Error& e) {
     fail(step, first_line(e.what_without_backtrace()));
   } catch (const std::exception& e) {

@@ -37,7 +37,8 @@ class Executor {
 
   /// Runs all steps. Afterwards the values of the graph's outputs are in place until take_output()/clear().
   /// Throws OperatorError naming node, arguments and source line, OutOfBudget when the device refused memory,
-  /// Cancelled. After an exception only the weights are left in the frame.
+  /// DeviceError when it failed otherwise, Cancelled. After an exception only the weights are left in the
+  /// frame.
   void run(const RunHooks& hooks);
 
   /// Value of an output, still on the device.

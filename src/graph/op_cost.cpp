@@ -223,11 +223,29 @@ double bytes_of(Family family, Shapes inputs, Shapes outputs) {
   return total_bytes(inputs) + total_bytes(outputs);
 }
 
-bool is_half(Shapes inputs, Shapes outputs) {
-  const auto half = [](const ShapeView& shape) {
-    return shape.dtype == DType::f16 || shape.dtype == DType::bf16;
-  };
-  return !inputs.empty() && half(inputs[0]) && (outputs.empty() || half(outputs[0]));
+Precision precision_of(const ShapeView& shape) {
+  if (shape.dtype == DType::f16 || shape.dtype == DType::bf16) return Precision::half;
+  if (shape.dtype == DType::f64 || shape.dtype == DType::c128) return Precision::double_;
+  return Precision::single;
+}
+
+/// Half rate only where results are of half precision, too: a product that accumulates into fp32 is not.
+Precision precision_of(Shapes inputs, Shapes outputs) {
+  if (inputs.empty()) return Precision::single;
+  const Precision input = precision_of(inputs[0]);
+  return outputs.empty() ? input : std::max(input, precision_of(outputs[0]));
+}
+
+double flops_per_s(Precision precision, const ComputeRates& rates) {
+  switch (precision) {
+    case Precision::half:
+      return rates.fp16_flops;
+    case Precision::double_:
+      return rates.fp64_flops;
+    case Precision::single:
+      break;
+  }
+  return rates.fp32_flops;
 }
 
 }  // namespace
@@ -256,14 +274,14 @@ OpCost op_cost(std::string_view op_name, std::span<const ShapeView> inputs,
   }
   cost.flops = flops_of(family, inputs, outputs);
   cost.bytes = bytes_of(family, inputs, outputs);
-  cost.half_rate = is_half(inputs, outputs);
+  cost.precision = precision_of(inputs, outputs);
   return cost;
 }
 
 double op_seconds(const OpCost& cost, const ComputeRates& rates) {
   if (cost.view) return 0;
-  const double rate = cost.half_rate ? rates.fp16_flops : rates.fp32_flops;
-  return std::max(cost.flops / rate, cost.bytes / rates.memory_bytes_per_s) + rates.kernel_s;
+  return std::max(cost.flops / flops_per_s(cost.precision, rates), cost.bytes / rates.memory_bytes_per_s) +
+         rates.kernel_s;
 }
 
 }  // namespace lowtide::graph

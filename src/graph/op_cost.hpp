@@ -19,11 +19,14 @@ struct ShapeView {
   std::uint64_t bytes() const;
 };
 
+/// Which rate of a device an operator's arithmetic runs at.
+enum class Precision : std::uint8_t { half, single, double_ };
+
 struct OpCost {
-  double flops = 0;        // multiply and add count as two
-  double bytes = 0;        // read + written, each tensor once; 0 for views
-  bool half_rate = false;  // fp16/bf16 matrix rate applies
-  bool view = false;       // moves no data, costs only the launch
+  double flops = 0;  // multiply and add count as two
+  double bytes = 0;  // read + written, each tensor once; 0 for views
+  Precision precision = Precision::single;
+  bool view = false;  // moves no data, costs only the launch
 };
 
 /// `op_name` without overload ("aten::linear"). `inputs` are the tensor arguments in schema order, lists
@@ -36,6 +39,7 @@ OpCost op_cost(std::string_view op_name, std::span<const ShapeView> inputs,
 struct ComputeRates {
   double fp32_flops = 12.7e12;
   double fp16_flops = 25.4e12;
+  double fp64_flops = 0.2e12;  // 1/64 of fp32, as on consumer cards
   double memory_bytes_per_s = 360e9;
   double kernel_s = 2e-6;
 };

@@ -15,6 +15,7 @@ HostSlab::HostSlab(Bytes bytes, device::DeviceExtras& extras) : extras_(&extras)
     throw Error("no host memory for " + format_bytes(bytes) + " of weights: close other programs");
   data_ = static_cast<std::byte*>(data);
   locked_ = extras.page_lock(data_, bytes);
+  if (!locked_) extras.clear_error();  // else the refusal hits the next launch, as if memory were full
 }
 
 HostSlab::HostSlab(HostSlab&& other) noexcept

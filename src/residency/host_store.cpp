@@ -9,6 +9,7 @@
 
 #include "base/checked_math.hpp"
 #include "lowtide/error.hpp"
+#include "lowtide/log.hpp"
 
 namespace lowtide::residency {
 namespace {
@@ -61,6 +62,10 @@ HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTa
     total += unit.bytes >= kUnitAlignment ? round_up(unit.bytes, kUnitAlignment) : round_up(unit.bytes, 64);
   }
   slab_ = memory::HostSlab(total, extras);
+  if (total > 0 && !slab_.locked())
+    log_message(LogLevel::warning, "the system refused to page-lock " + format_bytes(total) +
+                                       " of weights: they are copied from pageable memory, which is slower; "
+                                       "raise the limit (ulimit -l) or close other programs");
   const File file(archive);
   for (std::size_t id = 0; id < packing.units.size(); ++id) {
     for (const plan::PackedStorage& piece : packing.content[id]) {

@@ -64,7 +64,6 @@ void ResidencyManager::begin_job(const at::Tensor& slab) {
   for (std::size_t i = 0; i < inputs_.plan->fetches.size(); ++i)
     arrived_.emplace_back(device_.torch().type());
   step_done_.emplace(device_.torch().type());
-  recorded_step_ = plan::kBeforeFirstStep;
   next_issue_ = 0;
   next_use_ = 0;
   issue_error_ = nullptr;
@@ -77,18 +76,21 @@ bool ResidencyManager::loaded(const plan::Fetch& fetch) const {
 
 void ResidencyManager::issue_up_to(std::int64_t step) {
   const auto& fetches = inputs_.plan->fetches;
+  bool slots_are_free = step == plan::kBeforeFirstStep;
   for (; next_issue_ < fetches.size() && fetches[next_issue_].free_after <= step; ++next_issue_) {
-    if (!loaded(fetches[next_issue_])) issue(next_issue_, step);
+    if (loaded(fetches[next_issue_])) continue;
+    if (!std::exchange(slots_are_free, true)) step_done_->block(copy_stream_);
+    issue(next_issue_);
   }
 }
 
-void ResidencyManager::issue(std::size_t index, std::int64_t step) {
+void ResidencyManager::issue(std::size_t index) {
   const plan::Fetch& fetch = inputs_.plan->fetches[index];
   const c10::StreamGuard on_copy_stream(copy_stream_);
-  if (step != plan::kBeforeFirstStep) step_done_->block(copy_stream_);
   const std::span<const std::byte> source = inputs_.store->unit(fetch.unit);
   slab_.narrow(0, static_cast<std::int64_t>(fetch.offset), static_cast<std::int64_t>(source.size()))
       .copy_(byte_tensor(source), /*non_blocking=*/true);
+  device_.extras()->note_copy(/*to_device=*/true, source.size());
   arrived_[index].record(copy_stream_);
 }
 
@@ -109,12 +111,14 @@ void ResidencyManager::place_views(const plan::Fetch& fetch) {
 Lease ResidencyManager::acquire(plan::StepId step) {
   if (issue_error_) std::rethrow_exception(std::exchange(issue_error_, nullptr));
   const auto& fetches = inputs_.plan->fetches;
+  std::size_t last_copied = fetches.size();
   for (; next_use_ < fetches.size() && fetches[next_use_].first_use == step; ++next_use_) {
-    const plan::Fetch& fetch = fetches[next_use_];
-    if (loaded(fetch)) continue;
-    arrived_[next_use_].block(compute_stream(device_));
-    place_views(fetch);
+    if (loaded(fetches[next_use_])) continue;
+    place_views(fetches[next_use_]);
+    last_copied = next_use_;
   }
+  // Copies are carried out in the order of fetches, so the last one's arrival is that of all.
+  if (last_copied != fetches.size()) arrived_[last_copied].block(compute_stream(device_));
   return Lease(*this, step);
 }
 
@@ -135,6 +139,7 @@ void ResidencyManager::end_job() {
     const plan::Fetch& fetch = inputs_.plan->fetches[i];
     if (fetch.resident) resident_[fetch.unit] = true;
   }
+  next_use_ = 0;  // ending a job that never began changes nothing
   slab_.reset();
 }
 

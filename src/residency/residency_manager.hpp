@@ -81,7 +81,7 @@ class ResidencyManager {
 
   void release(plan::StepId step) noexcept;
   void issue_up_to(std::int64_t step);
-  void issue(std::size_t index, std::int64_t step);
+  void issue(std::size_t index);
   void place_views(const plan::Fetch& fetch);
   bool loaded(const plan::Fetch& fetch) const;
 
@@ -94,7 +94,6 @@ class ResidencyManager {
   std::vector<bool> resident_;           // per unit: on the device since an earlier job
   std::vector<c10::Event> arrived_;      // per fetch
   std::optional<c10::Event> step_done_;  // after which a slot is free
-  std::int64_t recorded_step_ = plan::kBeforeFirstStep;
   std::size_t next_issue_ = 0;
   std::size_t next_use_ = 0;
   std::exception_ptr issue_error_;  // a copy failed in a destructor; thrown by the next acquire

@@ -89,6 +89,7 @@ void LoadedModel::set_inputs(const std::vector<at::Tensor>& inputs) {
       executor_.set_input(input.value, symbolic_input(value.kind, given, value.name));
     } else if (!device_.in_place()) {
       executor_.set_input(input.value, given.to(device_.torch()));
+      device_.extras()->note_copy(/*to_device=*/true, given.nbytes());
     } else {  // the caller's tensor is never written
       executor_.set_input(input.value, data_->writes_input(input.value) ? given.clone() : given);
     }
@@ -113,7 +114,10 @@ at::Tensor LoadedModel::output(const graph::GraphOutput& output) const {
     if (value.isNone()) return {};
     if (!value.isTensor()) return number_output(value);
     const at::Tensor& tensor = value.toTensor();
-    if (!device_.in_place()) return tensor.to(at::kCPU).contiguous();
+    if (!device_.in_place()) {
+      device_.extras()->note_copy(/*to_device=*/false, tensor.nbytes());
+      return tensor.to(at::kCPU).contiguous();
+    }
     return data_->is_borrowed(ref->value) ? tensor.clone(at::MemoryFormat::Contiguous) : tensor.contiguous();
   }
   if (const auto* i = std::get_if<std::int64_t>(&output.value)) return number_output(*i);

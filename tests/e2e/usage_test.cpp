@@ -92,11 +92,18 @@ TEST_CASE("devices that are none are wrong usage, and cards that are too small d
   check_wrong_run({"--device", "sim:" + (place / "card.json").string()}, 2, {"card.json"});
 }
 
-TEST_CASE("without a GPU, cuda exits 5") {
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
-  check_wrong_run({"--device", "cuda"}, 5, {"CUDA"});
-  check_wrong_run({"--device", "cuda:7"}, 5, {"CUDA"});
+TEST_CASE("without a GPU, cuda exits 5 and says why, and so does doctor") {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // a machine with a GPU then is as one without
+  check_wrong_run({"--device", "cuda"}, 5, {"no CUDA device can be used", "NVIDIA driver", "--device cpu"});
+  check_wrong_run({"--device", "cuda:7"}, 5, {"no CUDA device can be used", "NVIDIA driver"});
+  const Workplace place;
+  const Outcome doctor = place.lowtide({"doctor"});
   ::unsetenv("CUDA_VISIBLE_DEVICES");
+  CHECK(doctor.code == 0);
+  CHECK(doctor.err == "");
+  for (const char* part :
+       {"physical cores", "sensible pin budget", "cuda", "NVIDIA driver", "simulated card", "--vram-cap"})
+    CHECK(doctor.out.find(part) != std::string::npos);
 }
 
 TEST_CASE("shapes that the model does not take are wrong usage of plan") {

@@ -111,10 +111,13 @@ TEST_CASE("unusual shapes never break the model") {
 }
 
 TEST_CASE("an operator takes the longer of computing and moving, plus the kernel's fixed time") {
-  const ComputeRates rates{.fp32_flops = 100, .fp16_flops = 200, .memory_bytes_per_s = 10, .kernel_s = 1};
+  const ComputeRates rates{
+      .fp32_flops = 100, .fp16_flops = 200, .fp64_flops = 50, .memory_bytes_per_s = 10, .kernel_s = 1};
   CHECK(op_seconds({.flops = 500, .bytes = 20}, rates) == 6);
   CHECK(op_seconds({.flops = 500, .bytes = 80}, rates) == 9);
-  CHECK(op_seconds({.flops = 500, .bytes = 0, .half_rate = true}, rates) == 3.5);
-  CHECK(cost("aten::mm", {{{3, 4}, DType::bf16}, {{4, 5}, DType::bf16}}, {{{3, 5}, DType::bf16}}).half_rate);
-  CHECK_FALSE(cost("aten::mm", {{{3, 4}}, {{4, 5}}}, {{{3, 5}}}).half_rate);
+  CHECK(op_seconds({.flops = 500, .bytes = 0, .precision = Precision::half}, rates) == 3.5);
+  CHECK(op_seconds({.flops = 500, .bytes = 0, .precision = Precision::double_}, rates) == 11);
+  CHECK(cost("aten::mm", {{{3, 4}, DType::bf16}, {{4, 5}, DType::bf16}}, {{{3, 5}, DType::bf16}}).precision ==
+        Precision::half);
+  CHECK(cost("aten::mm", {{{3, 4}}, {{4, 5}}}, {{{3, 5}}}).precision == Precision::single);
 }

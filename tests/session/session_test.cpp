@@ -11,8 +11,10 @@
 #include <thread>
 
 #include "support/program.hpp"
+#include "support/same_bits.hpp"
 
 using namespace lowtide;
+using test::same_bits;
 
 namespace {
 
@@ -27,18 +29,6 @@ at::Tensor ids(std::int64_t batch, std::int64_t tokens) {
 std::vector<at::Tensor> on_cpu(const std::string& name, const std::vector<at::Tensor>& inputs) {
   Session session({.device = "cpu"});
   return session.run(session.add(Model::open(archive(name))), inputs);
-}
-
-bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].defined() != b[i].defined()) return false;
-    if (!a[i].defined()) continue;
-    if (a[i].sizes() != b[i].sizes() || a[i].scalar_type() != b[i].scalar_type()) return false;
-    if (a[i].nbytes() > 0 && std::memcmp(a[i].const_data_ptr(), b[i].const_data_ptr(), a[i].nbytes()) != 0)
-      return false;
-  }
-  return true;
 }
 
 /// Writes a card with these JSON members and returns the device name for it.

@@ -2,10 +2,10 @@
 
 
 def text_table(head, rows):
-    """Aligned columns; numbers and sizes to the right."""
+    """Aligned columns; numbers and sizes to the right, where - stands for none."""
     rows = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    right = [all(row[i][:1].isdigit() for row in rows) for i in range(len(head))]
+    right = [all(row[i] == "-" or row[i][:1].isdigit() for row in rows) for i in range(len(head))]
 
     def line(cells):
         return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right)).rstrip()

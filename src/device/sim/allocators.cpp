@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "device/sim/streams.hpp"
 #include "lowtide/error.hpp"
 
 namespace lowtide::device::sim {
@@ -23,7 +24,7 @@ bool allocates_for_a_kernel() {
 
 void* allocate_card_memory(std::size_t bytes) {
   try {
-    return sim_card().allocate(bytes);
+    return sim_card().allocate(bytes, current_stream());
   } catch (const OutOfBudget& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
   }
@@ -41,8 +42,9 @@ class CardAllocator final : public c10::DeviceAllocator {
   }
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override { sim_card().trim(); }
-  /// Nothing to remember: kernels run at once, and deferred copies hold on to what they touch.
-  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    sim_card().memory().record_stream(data.get(), stream.id());
+  }
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
     const MemoryCounters counters = sim_card().memory().counters();
@@ -61,11 +63,9 @@ class CardAllocator final : public c10::DeviceAllocator {
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex) override {}
-  void resetPeakStats(c10::DeviceIndex) override { sim_card().reset_memory_peaks(); }
+  void resetPeakStats(c10::DeviceIndex) override { sim_card().memory().reset_peaks(); }
   std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex) override {
-    const MemoryCounters counters = sim_card().memory().counters();
-    const std::uint64_t cap = sim_card().memory().cap();
-    return {cap > counters.used ? cap - counters.used : 0, sim_card().total_bytes()};
+    return {sim_card().memory().free_bytes(), sim_card().total_bytes()};
   }
 };
 
@@ -85,7 +85,7 @@ class RoutingCpuAllocator final : public c10::Allocator {
 
 void release_pinned(void* data) {
   if (data == nullptr) return;
-  sim_card().page_unlock(data);
+  sim_card().release_page_lock(data);
   c10::free_cpu(data);
 }
 
@@ -94,6 +94,7 @@ class PinnedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     void* data = bytes == 0 ? nullptr : c10::alloc_cpu(bytes);
     if (data != nullptr && !sim_card().page_lock(data, bytes)) {
+      sim_card().clear_error();
       c10::free_cpu(data);
       TORCH_CHECK(false, "simulated card: cannot page-lock ", bytes, " bytes; use pageable memory");
     }

@@ -37,7 +37,7 @@ void Clocks::copy(StreamNumber stream, const CopyTiming& copy) {
   const double busy = card_.copy_latency_s + static_cast<double>(copy.bytes) / rate;
   clock = link = std::max({host_, clock, link}) + busy;
   link_busy_ += busy;
-  if (copy.blocking) host_ = clock;
+  if (copy.blocking) host_ = clock + card_.synchronize_s;
 }
 
 TimeStamp Clocks::stamp(StreamNumber stream) {
@@ -54,15 +54,19 @@ void Clocks::stream_waits(StreamNumber stream, const TimeStamp& stamp) {
 }
 
 void Clocks::host_waits(const TimeStamp& stamp) {
-  host_ = std::max(host_, seconds(stamp));
+  host_ = std::max(host_, seconds(stamp)) + card_.synchronize_s;
 }
 
 void Clocks::host_waits_for_stream(StreamNumber stream) {
-  host_ = std::max(host_, at(stream));
+  host_ = std::max(host_, at(stream)) + card_.synchronize_s;
 }
 
 void Clocks::host_waits_for_all() {
-  host_ = latest();
+  host_ = latest() + card_.synchronize_s;
+}
+
+void Clocks::driver_free() {
+  host_ = latest() + card_.free_s;
 }
 
 bool Clocks::passed(const TimeStamp& stamp) const {

@@ -11,7 +11,9 @@
 namespace lowtide::device::sim {
 
 using StreamNumber = std::int64_t;
-inline constexpr StreamNumber kDefaultStream = 0;  // where compute runs unless told otherwise
+inline constexpr StreamNumber kDefaultStream = 0;   // where compute runs unless told otherwise
+inline constexpr StreamNumber kPooledStreams = 32;  // as CUDA: more streams share these
+inline constexpr std::size_t kStreamCount = 1 + kPooledStreams;
 
 enum class Direction : std::uint8_t { to_card, to_host };
 
@@ -40,6 +42,8 @@ class Clocks {
   void launch() { host_ += card_.launch_s; }
   /// The allocator asked the driver for memory.
   void driver_alloc() { host_ += card_.alloc_s; }
+  /// The allocator gave memory back to the driver, which waits for all work first.
+  void driver_free();
   /// A kernel starts when its stream is free and the host has submitted it.
   void kernel(StreamNumber stream, double seconds);
   /// A copy also waits for its direction of the link.
@@ -48,6 +52,7 @@ class Clocks {
   TimeStamp stamp(StreamNumber stream);
   /// The stream does nothing before `stamp`. What the default stream loses by that is stall time.
   void stream_waits(StreamNumber stream, const TimeStamp& stamp);
+  /// Every wait of the host costs it the card's synchronize_s beside the time it takes.
   void host_waits(const TimeStamp& stamp);
   void host_waits_for_stream(StreamNumber stream);
   void host_waits_for_all();

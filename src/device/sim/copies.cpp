@@ -7,9 +7,14 @@
 #include <ATen/ops/set_native.h>
 #include <torch/library.h>
 
+#include <array>
+#include <memory>
+
 #include "device/sim/allocators.hpp"
+#include "device/sim/device_errors.hpp"
 #include "device/sim/streams.hpp"
 #include "device/sim/tensor_alias.hpp"
+#include "device/sim/touches.hpp"
 
 namespace lowtide::device::sim {
 namespace {
@@ -36,17 +41,13 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
   return at::native::set_(self, std::move(source));
 }
 
-void record_stream(at::Tensor&, c10::Stream) {}  // see CardAllocator::recordStream
-
-/// Bytes from the first element of a tensor to the end of its last one.
-std::size_t span_bytes(const at::Tensor& tensor) {
-  std::int64_t last = 0;
-  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return static_cast<std::size_t>(last + 1) * tensor.itemsize();
+void record_stream(at::Tensor& self, c10::Stream stream) {
+  card_allocator().recordStream(self.storage().data_ptr(), stream);
 }
 
 bool is_page_locked(const at::Tensor& host) {
-  return sim_card().pinned().contains(host.const_data_ptr(), span_bytes(host));
+  const MemoryRange range = range_of(host);
+  return sim_card().pinned().contains(range.begin, range.bytes);
 }
 
 void copy_bytes(at::Tensor target, const at::Tensor& source) {
@@ -64,8 +65,28 @@ void copy_on_card(const at::Tensor& self, const at::Tensor& source) {
   }
   graph::OpCost cost;
   cost.bytes = static_cast<double>(self.nbytes()) + static_cast<double>(source.nbytes());
-  sim_card().count_operator(stream, cost, /*synchronises=*/false);
+  const std::array touches{touch(source, "src", false), touch(self, "self", true)};
+  on_device(
+      [&] { sim_card().account_operator(stream, "aten::copy_", cost, /*synchronises=*/false, touches); });
 }
+
+/// Keeps the bytes of a tensor alive for a copy that waits in a queue. The card's memory counts as freed when
+/// its owner frees it, as it would on CUDA; host memory stays, as PyTorch's pinned allocator has it.
+class KeptBytes {
+ public:
+  explicit KeptBytes(const at::Tensor& tensor) {
+    void* const block = tensor.storage().mutable_data();
+    if (sim_card().memory().hold(block)) {
+      held_ = std::shared_ptr<void>(block, [](void* data) { sim_card().memory().let_go(data); });
+    } else {
+      storage_ = tensor.storage();
+    }
+  }
+
+ private:
+  std::shared_ptr<void> held_;
+  c10::Storage storage_;  // memory that is no block of the card's: the host's, or inside a block
+};
 
 /// Over the link. Asynchronous only where the caller asked for it and the host's side is page-locked.
 void copy_over_link(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
@@ -73,19 +94,25 @@ void copy_over_link(const at::Tensor& self, const at::Tensor& source, bool non_b
   const bool to_card = on_card(self);
   const bool pinned = is_page_locked(to_card ? source : self);
   const bool deferred = pinned && non_blocking;
-  if (deferred) {
-    // The storages stay alive with the closure, whatever their owners do in the meantime.
-    sim_card().defer(
-        stream, [target = borrow_as_cpu(self), origin = borrow_as_cpu(source), kept_target = self.storage(),
-                 kept_origin = source.storage()] { copy_bytes(target, origin); });
-  } else {
-    sim_card().enter_stream(stream);
-    copy_bytes(borrow_as_cpu(self), borrow_as_cpu(source));
-  }
-  sim_card().count_copy(stream, {.direction = to_card ? Direction::to_card : Direction::to_host,
-                                 .bytes = self.nbytes(),
-                                 .pinned = pinned,
-                                 .blocking = !deferred});
+  std::array touches{touch(source, "", false), touch(self, "", true)};
+  touches[to_card ? 0 : 1].by_host = !deferred;
+  on_device([&] {
+    sim_card().check_copy();
+    if (deferred) {
+      sim_card().defer(
+          stream, [target = borrow_as_cpu(self), origin = borrow_as_cpu(source),
+                   kept = std::array{KeptBytes(self), KeptBytes(source)}] { copy_bytes(target, origin); });
+    } else {
+      sim_card().enter_stream(stream);
+      copy_bytes(borrow_as_cpu(self), borrow_as_cpu(source));
+    }
+    sim_card().account_copy(stream,
+                            {.direction = to_card ? Direction::to_card : Direction::to_host,
+                             .bytes = self.nbytes(),
+                             .pinned = pinned,
+                             .blocking = !deferred},
+                            touches);
+  });
 }
 
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {

@@ -15,61 +15,15 @@
 
 #include "device/sim/allocators.hpp"
 #include "device/sim/copies.hpp"
+#include "device/sim/device_errors.hpp"
 #include "device/sim/op_traits.hpp"
 #include "device/sim/streams.hpp"
 #include "device/sim/tensor_alias.hpp"
+#include "device/sim/touches.hpp"
 #include "graph/op_cost.hpp"
 
 namespace lowtide::device::sim {
 namespace {
-
-graph::DType dtype_of(const at::Tensor& tensor) {
-  using graph::DType;
-  switch (tensor.scalar_type()) {
-    case at::kByte:
-      return DType::u8;
-    case at::kChar:
-      return DType::i8;
-    case at::kShort:
-      return DType::i16;
-    case at::kInt:
-      return DType::i32;
-    case at::kLong:
-      return DType::i64;
-    case at::kHalf:
-      return DType::f16;
-    case at::kFloat:
-      return DType::f32;
-    case at::kDouble:
-      return DType::f64;
-    case at::kComplexHalf:
-      return DType::c32;
-    case at::kComplexFloat:
-      return DType::c64;
-    case at::kComplexDouble:
-      return DType::c128;
-    case at::kBool:
-      return DType::boolean;
-    case at::kBFloat16:
-      return DType::bf16;
-    case at::kUInt16:
-      return DType::u16;
-    case at::kFloat8_e4m3fn:
-      return DType::f8_e4m3fn;
-    case at::kFloat8_e5m2:
-      return DType::f8_e5m2;
-    case at::kFloat8_e4m3fnuz:
-      return DType::f8_e4m3fnuz;
-    case at::kFloat8_e5m2fnuz:
-      return DType::f8_e5m2fnuz;
-    default:
-      return DType::unknown;
-  }
-}
-
-graph::ShapeView shape_of(const at::Tensor& tensor) {
-  return {dtype_of(tensor), {tensor.sizes().data(), tensor.sizes().size()}};
-}
 
 /// Calls `visit` for every tensor in a value, in lists as well; undefined ones are left out.
 template <class Visit>
@@ -157,6 +111,7 @@ void check_devices(const OpTraits& traits, const c10::FunctionSchema& schema,
 }
 
 using Shapes = c10::SmallVector<graph::ShapeView, 16>;
+using Touches = c10::SmallVector<Touch, 16>;
 
 /// One operator call: arguments down, the CPU's kernel on the card's memory, results up.
 class CardCall {
@@ -187,9 +142,12 @@ class CardCall {
       }
       const bool written = traits_.is_written(i - first_);
       map_tensors(value, [&](const at::Tensor& tensor) {
-        inputs_.push_back(shape_of(tensor));
-        if (written) written_.push_back(shape_of(tensor));
-        if (on_card(tensor)) return scope_.down(tensor);
+        Touch use = touch(tensor, op_.schema().arguments()[i - first_].name().c_str(), written);
+        use.by_host = !on_card(tensor);
+        touches_.push_back(use);
+        inputs_.push_back(use.shape);
+        if (written) written_.push_back(use.shape);
+        if (!use.by_host) return scope_.down(tensor);
         host_operands_.push_back(tensor);
         return tensor;
       });
@@ -203,17 +161,21 @@ class CardCall {
     for (std::size_t i = first_; i < stack_.size(); ++i) {
       for_each_tensor(stack_[i], [&](const at::Tensor& tensor) {
         outputs.push_back(shape_of(tensor));
-        aliasing = aliasing && scope_.shares_argument(tensor);
+        if (scope_.shares_argument(tensor)) return;
+        aliasing = false;
+        touches_.push_back(touch(tensor, "", /*writes=*/true));
       });
     }
     if (outputs.empty()) {
       outputs = written_;
       aliasing = false;
     }
-    sim_card().count_operator(current_stream(),
-                              graph::op_cost(traits_.name, {inputs_.data(), inputs_.size()},
-                                             {outputs.data(), outputs.size()}, aliasing),
-                              traits_.synchronises);
+    const graph::OpCost cost = graph::op_cost(traits_.name, {inputs_.data(), inputs_.size()},
+                                              {outputs.data(), outputs.size()}, aliasing);
+    on_device([&] {
+      sim_card().account_operator(current_stream(), traits_.name.c_str(), cost, traits_.synchronises,
+                                  {touches_.data(), touches_.size()});
+    });
   }
 
   void raise_results() {
@@ -229,6 +191,7 @@ class CardCall {
   const std::size_t first_;
   AliasScope scope_;
   Shapes inputs_, written_;
+  Touches touches_;
   c10::SmallVector<at::Tensor, 4> host_operands_;  // kept, since inputs_ looks at their sizes
 };
 

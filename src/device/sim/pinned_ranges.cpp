@@ -28,6 +28,12 @@ bool PinnedRanges::unlock(const void* data) noexcept {
   return true;
 }
 
+std::size_t PinnedRanges::size_at(const void* data) const {
+  const std::lock_guard guard(mutex_);
+  const auto found = sizes_.find(reinterpret_cast<std::uintptr_t>(data));
+  return found == sizes_.end() ? 0 : found->second;
+}
+
 bool PinnedRanges::contains(const void* data, std::size_t size) const {
   const auto start = reinterpret_cast<std::uintptr_t>(data);
   const std::lock_guard guard(mutex_);

@@ -15,6 +15,8 @@ class PinnedRanges {
   bool lock(const void* data, std::size_t size);
   /// False when no locked range starts at `data`.
   bool unlock(const void* data) noexcept;
+  /// Bytes of the locked range that starts at `data`; 0 when none does.
+  std::size_t size_at(const void* data) const;
   /// Does [data, data + size) lie in one locked range? Of an empty range only the start counts.
   bool contains(const void* data, std::size_t size) const;
   /// Locked bytes, now.

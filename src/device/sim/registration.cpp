@@ -1,5 +1,6 @@
 // Runs when the library is loaded: tells PyTorch about device "sim", from C++ and from Python.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceType.h>
@@ -77,6 +78,7 @@ const std::string& registration_failure() {
 void open_card(const std::string& json) {
   if (!registration_failure().empty()) throw DeviceError(registration_failure());
   sim_card().open(parse_card(json));
+  at::globalContext().lazyInitDevice(kSim);  // before that PyTorch asks no device which memory is pinned
 }
 
 }  // namespace
@@ -84,7 +86,10 @@ void open_card(const std::string& json) {
 TORCH_LIBRARY(lowtide_sim, library) {
   library.def("open(str card_json) -> ()", [](const std::string& json) { open_card(json); });
   library.def("reset() -> ()", [] { sim_card().reset_counters(); });
-  library.def("stats() -> str", [] { return stats_json(sim_card().counters()); });
+  library.def("stats() -> str", [] { return stats_json(sim_card().counters(), sim_card().events()); });
+  // For tests: what the card does wrong from now on (see Faults). "{}" for nothing.
+  library.def("inject(str faults_json) -> ()",
+              [](const std::string& json) { sim_card().inject(parse_faults(json)); });
 }
 
 }  // namespace lowtide::device::sim

@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/checked_math.hpp"
 #include "lowtide/error.hpp"
 
 namespace lowtide::device::sim {
+
+std::uint64_t SimMemory::room() const {
+  const std::uint64_t ours = std::min(limits_.cap_bytes, saturating_sub(limits_.total_bytes, other_program_));
+  return saturating_sub(ours, counters_.used);
+}
 
 void SimMemory::check_room(std::uint64_t bytes, std::uint64_t rounded) const {
   if (limits_.max_allocation_bytes != 0 && bytes > limits_.max_allocation_bytes) {
@@ -16,10 +22,12 @@ void SimMemory::check_room(std::uint64_t bytes, std::uint64_t rounded) const {
             std::to_string(limits_.max_allocation_bytes) + " for a single one; ask for smaller pieces",
         rounded, limits_.max_allocation_bytes);
   }
-  if (rounded > saturating_sub(limits_.cap_bytes, counters_.used)) {
+  if (rounded > room()) {
+    const std::string others =
+        other_program_ == 0 ? "" : ", other programs hold " + std::to_string(other_program_);
     throw OutOfBudget("simulated card: out of memory: want " + std::to_string(rounded) + " bytes, used " +
                           std::to_string(counters_.used) + ", cap " + std::to_string(limits_.cap_bytes) +
-                          "; free memory or raise the cap",
+                          others + "; free memory or raise the cap",
                       rounded, limits_.cap_bytes);
   }
 }
@@ -36,7 +44,7 @@ bool SimMemory::take(std::uint64_t rounded) {
   return true;
 }
 
-SimMemory::Block SimMemory::allocate(std::size_t bytes) {
+SimMemory::Block SimMemory::allocate(std::size_t bytes, StreamNumber stream) {
   Block block;
   if (bytes == 0) return block;
   const std::uint64_t rounded = round_up(bytes, kGranule);
@@ -46,7 +54,7 @@ SimMemory::Block SimMemory::allocate(std::size_t bytes) {
     check_room(bytes, rounded);
     block.data = host_.allocate(bytes);
     try {
-      sizes_.emplace(block.data, bytes);
+      blocks_.emplace(block.data, Entry{{bytes, stream, 0}});
     } catch (...) {
       host_.free(block.data);
       throw;
@@ -63,12 +71,16 @@ bool SimMemory::free(void* data) noexcept {
   bool poison = false;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = sizes_.find(data);
-    if (found == sizes_.end()) return false;
-    bytes = found->second;
-    sizes_.erase(found);
+    const auto found = blocks_.find(data);
+    if (found == blocks_.end() || found->second.freed) return false;
+    bytes = found->second.facts.bytes;
     --counters_.blocks;
     counters_.used -= round_up(bytes, kGranule);
+    if (found->second.holds != 0) {
+      found->second.freed = true;
+      return true;
+    }
+    blocks_.erase(found);
     poison = limits_.poison;
   }
   if (poison) std::memset(data, kFreedByte, bytes);
@@ -76,9 +88,36 @@ bool SimMemory::free(void* data) noexcept {
   return true;
 }
 
-bool SimMemory::owns(const void* data) const {
+std::optional<SimMemory::BlockFacts> SimMemory::find(const void* data) const {
   const std::lock_guard lock(mutex_);
-  return sizes_.contains(data);
+  const auto found = blocks_.find(data);
+  if (found == blocks_.end() || found->second.freed) return std::nullopt;
+  return found->second.facts;
+}
+
+void SimMemory::record_stream(const void* data, StreamNumber stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(data);
+  if (found != blocks_.end()) found->second.facts.recorded |= std::uint64_t{1} << stream;
+}
+
+bool SimMemory::hold(const void* data) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(data);
+  if (found == blocks_.end() || found->second.freed) return false;
+  ++found->second.holds;
+  return true;
+}
+
+void SimMemory::let_go(void* data) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(data);
+    if (found == blocks_.end() || --found->second.holds != 0 || !found->second.freed) return;
+    if (limits_.poison) std::memset(data, kFreedByte, found->second.facts.bytes);
+    blocks_.erase(found);
+  }
+  host_.free(data);
 }
 
 MemoryCounters SimMemory::counters() const {
@@ -93,9 +132,10 @@ std::uint64_t SimMemory::cap() const {
 
 bool SimMemory::reopen(const MemoryLimits& limits) {
   const std::lock_guard lock(mutex_);
-  if (!sizes_.empty()) return false;
+  if (counters_.blocks != 0) return false;
   limits_ = limits;
   counters_ = {};
+  other_program_ = 0;
   counters_.used = counters_.peak = counters_.window_peak = counters_.reserved = counters_.reserved_peak =
       limits.context_bytes;
   return true;
@@ -120,9 +160,19 @@ void SimMemory::start_window() {
   counters_.window_peak = counters_.used;
 }
 
-void SimMemory::trim() {
+void SimMemory::set_other_program(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  counters_.reserved = counters_.used;
+  other_program_ = bytes;
+}
+
+std::uint64_t SimMemory::free_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return room();
+}
+
+bool SimMemory::trim() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(counters_.reserved, counters_.used) != counters_.used;
 }
 
 }  // namespace lowtide::device::sim

@@ -8,7 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
+
+#include "device/sim/clocks.hpp"
 
 namespace lowtide::device::sim {
 
@@ -20,6 +23,7 @@ struct HostMemory {
 
 struct MemoryLimits {
   std::uint64_t context_bytes = 0;
+  std::uint64_t total_bytes = UINT64_MAX;  // of the card: shared with other programs
   std::uint64_t cap_bytes = UINT64_MAX;    // on used bytes, context included
   std::uint64_t max_allocation_bytes = 0;  // 0 = no limit
   bool poison = true;
@@ -51,13 +55,27 @@ class SimMemory {
     void* data = nullptr;
     bool asked_driver = false;  // `reserved` grew: the caller charges the card's alloc_s
   };
+  /// What is known of a live block.
+  struct BlockFacts {
+    std::size_t bytes = 0;                 // as requested
+    StreamNumber stream = kDefaultStream;  // whose pool it is from
+    std::uint64_t recorded = 0;            // bit s: stream s uses it too (record_stream)
+  };
 
-  /// nullptr for zero bytes, which take nothing. Throws OutOfBudget, with nothing taken, when the cap or the
-  /// limit for a single allocation is exceeded.
-  Block allocate(std::size_t bytes);
+  /// A block of the pool of `stream`. nullptr for zero bytes, which take nothing. Throws OutOfBudget, with
+  /// nothing taken, when the cap or the limit for a single allocation is exceeded.
+  Block allocate(std::size_t bytes, StreamNumber stream = kDefaultStream);
   /// Gives back a block. False, and nothing happens, when `data` is none of ours.
   bool free(void* data) noexcept;
-  bool owns(const void* data) const;
+  bool owns(const void* data) const { return find(data).has_value(); }
+  /// Nothing when no live block starts at `data`.
+  std::optional<BlockFacts> find(const void* data) const;
+  /// The block is used by `stream`, too. Nothing happens when no live block starts at `data`.
+  void record_stream(const void* data, StreamNumber stream);
+  /// Work that waits in a queue still needs the block's bytes: when it is freed its bytes count no more, but
+  /// its content stays until as many calls of let_go(). False when no live block starts at `data`.
+  bool hold(const void* data);
+  void let_go(void* data) noexcept;
 
   MemoryCounters counters() const;
   std::uint64_t cap() const;
@@ -69,10 +87,21 @@ class SimMemory {
   /// Peaks start again at the present level, driver_allocs at zero.
   void reset_peaks();
   void start_window();
-  /// Gives what is reserved but not used back to the driver.
-  void trim();
+  /// Gives what is reserved but not used back to the driver. False when there was nothing to give.
+  bool trim();
+  /// Memory of the card that another program holds.
+  void set_other_program(std::uint64_t bytes);
+  /// Bytes that could be allocated now.
+  std::uint64_t free_bytes() const;
 
  private:
+  struct Entry {
+    BlockFacts facts;
+    std::uint32_t holds = 0;
+    bool freed = false;  // only its content is still there
+  };
+
+  std::uint64_t room() const;                                         // mutex_ held
   void check_room(std::uint64_t bytes, std::uint64_t rounded) const;  // throws OutOfBudget; mutex_ held
   bool take(std::uint64_t rounded);  // true when the driver had to be asked; mutex_ held
 
@@ -80,7 +109,8 @@ class SimMemory {
   mutable std::mutex mutex_;
   MemoryLimits limits_;
   MemoryCounters counters_;
-  std::unordered_map<const void*, std::size_t> sizes_;  // requested bytes of each live block
+  std::uint64_t other_program_ = 0;
+  std::unordered_map<const void*, Entry> blocks_;
 };
 
 }  // namespace lowtide::device::sim

@@ -5,11 +5,10 @@
 #include <atomic>
 
 #include "device/sim/allocators.hpp"
+#include "device/sim/device_errors.hpp"
 
 namespace lowtide::device::sim {
 namespace {
-
-constexpr StreamNumber kPooledStreams = 32;  // as CUDA: more streams share these
 
 thread_local StreamNumber current = kDefaultStream;
 
@@ -48,15 +47,19 @@ class SimGuard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return next_pooled_stream(); }
   c10::Stream getNewStream(c10::Device, int) const override { return next_pooled_stream(); }
   c10::Stream exchangeStream(c10::Stream stream) const override {
+    TORCH_CHECK(stream.id() >= 0 && stream.id() <= kPooledStreams, "no stream ", stream.id(),
+                " on the simulated card: use a stream that it gave out");
     const c10::Stream previous = make_stream(current);
     current = stream.id();
     return previous;
   }
   bool queryStream(const c10::Stream& stream) const override { return sim_card().query_stream(stream.id()); }
   void synchronizeStream(const c10::Stream& stream) const override {
-    sim_card().synchronize_stream(stream.id());
+    on_device([&] { sim_card().synchronize_stream(stream.id()); });
   }
-  void synchronizeDevice(const c10::DeviceIndex) const override { sim_card().synchronize(); }
+  void synchronizeDevice(const c10::DeviceIndex) const override {
+    on_device([] { sim_card().synchronize(); });
+  }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {

@@ -1,5 +1,6 @@
 #include "device/sim/work_queues.hpp"
 
+#include <bit>
 #include <utility>
 
 namespace lowtide::device::sim {
@@ -41,6 +42,16 @@ void WorkQueues::run_until(StreamNumber stream, std::uint64_t position) {
   const std::lock_guard lock(mutex_);
   const auto index = static_cast<std::size_t>(stream);
   if (index < queues_.size()) drain(queues_[index], position, spent);
+}
+
+void WorkQueues::run_some(std::uint64_t random) {
+  if (waiting_.load(std::memory_order_acquire) == 0) return;
+  std::vector<DeferredWork> spent;
+  const std::lock_guard lock(mutex_);
+  for (Queue& queue : queues_) {  // two bits a queue: none, one, two or three pieces
+    drain(queue, queue.finished + (random & 3), spent);
+    random = std::rotr(random, 2);
+  }
 }
 
 void WorkQueues::run_all() {

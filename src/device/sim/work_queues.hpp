@@ -15,7 +15,7 @@
 
 namespace lowtide::device::sim {
 
-/// Owns what it touches, so that memory freed by its owner lives on until the copy is done.
+/// Keeps the bytes it touches alive, so that memory freed by its owner lives on until the copy is done.
 using DeferredWork = std::function<void()>;
 
 /// Thread-safe; work of one stream is carried out in order, by the thread that asks for it.
@@ -33,6 +33,8 @@ class WorkQueues {
     if (waiting_.load(std::memory_order_acquire) != 0) run_until(stream, UINT64_MAX);
   }
   void run_all();
+  /// Carries out some of what waits, in an order that is allowed but nobody asked for: `random` decides.
+  void run_some(std::uint64_t random);
 
  private:
   struct Queue {

@@ -1,4 +1,5 @@
 // Copies over the link, streams and events: what happens when, and what a forgotten wait reads.
+#include <ATen/TensorIndexing.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
@@ -10,6 +11,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -58,12 +60,42 @@ float poison_value() {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a forgotten wait reads poison, every time") {
-  upload(new_stream());
-  const at::Tensor read = at::add(target, 0);  // on the default stream, which waits for nothing
+TEST_CASE_FIXTURE(Fixture,
+                  "a forgotten wait is an error that names operator, tensor, streams and the missing edge") {
+  const c10::Stream copies = new_stream();
+  upload(copies);
+  const std::string stream = std::to_string(copies.id());
+  try {
+    at::add(target, 0);  // on the default stream, which waits for nothing
+    FAIL("was run");
+  } catch (const c10::AcceleratorError& error) {
+    const std::string message = error.what_without_backtrace();
+    CAPTURE(message);
+    CHECK(message.find("aten::add on the default stream reads argument 'self' (f32 [25])") !=
+          std::string::npos);
+    CHECK(message.find("not ordered after its write by a copy to the card on stream " + stream) !=
+          std::string::npos);
+    CHECK(message.find("the default stream must wait for an event that is recorded on stream " + stream) !=
+          std::string::npos);
+  }
   synchronize();
-  CHECK(read.cpu().eq(poison_value()).all().item<bool>());
   CHECK(target.cpu().equal(host));  // the copy itself was carried out in the end
+}
+
+TEST_CASE("unchecked, a forgotten wait reads poison, every time") {
+  DeviceExtras& card = fresh_card(R"({"race_check":false})");
+  const c10::InferenceMode mode;
+  const at::Tensor host = at::arange(25, at::kFloat);
+  REQUIRE(card.page_lock(host.data_ptr(), host.nbytes()));
+  const at::Tensor target = at::empty({25}, at::TensorOptions().device(kCard).dtype(at::kFloat));
+  const c10::impl::VirtualGuardImpl guard{kCard.type()};
+  {
+    const c10::StreamGuard on(guard.getStreamFromGlobalPool(kCard));
+    target.copy_(host, /*non_blocking=*/true);
+  }
+  CHECK(at::add(target, 0).cpu().eq(poison_value()).all().item<bool>());
+  guard.synchronizeDevice(0);
+  card.page_unlock(host.data_ptr());
 }
 
 TEST_CASE_FIXTURE(Fixture, "a stream that waits for the event reads what was copied") {
@@ -81,7 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "an event recorded before the copy does not cover it"
   event.record(copies);
   upload(copies);
   event.block(guard.getDefaultStream(kCard));
-  CHECK_FALSE(at::add(target, 0).cpu().equal(host));
+  CHECK_THROWS_AS(at::add(target, 0), c10::AcceleratorError);
 }
 
 TEST_CASE_FIXTURE(Fixture, "work on the same stream comes after the copy without an event") {
@@ -107,13 +139,86 @@ TEST_CASE_FIXTURE(Fixture, "results read back asynchronously are there only afte
   CHECK(host.eq(3).all().item<bool>());
 }
 
-TEST_CASE_FIXTURE(Fixture, "a queued copy keeps both memories alive until it is done") {
+TEST_CASE_FIXTURE(Fixture,
+                  "memory that is freed while a copy waits counts no more, and the copy does no harm") {
   const auto before = card.counters().used_bytes;
-  upload(new_stream());
-  target.reset();
-  CHECK(card.counters().used_bytes == before);
+  const c10::Stream copies = new_stream();
+  upload(copies);
+  SUBCASE("but without an order the next launch reports the race") {
+    target.reset();
+    CHECK(card.counters().used_bytes == before - 512);
+    try {
+      at::zeros({4}, at::TensorOptions().device(kCard));
+      FAIL("was run");
+    } catch (const c10::AcceleratorError& error) {
+      const std::string message = error.what_without_backtrace();
+      CHECK(message.find("was given back, but this is not ordered after its write by a copy to the card") !=
+            std::string::npos);
+      CHECK(message.find("record_stream") != std::string::npos);
+    }
+  }
+  SUBCASE("the stream that owns the memory may wait first") {
+    c10::Event event(kCard.type());
+    event.record(copies);
+    event.block(guard.getDefaultStream(kCard));
+    target.reset();
+    CHECK_NOTHROW(at::zeros({4}, at::TensorOptions().device(kCard)));
+  }
+  SUBCASE("a recorded stream makes the allocator keep the memory until the host sees the stream done") {
+    target.record_stream(copies);
+    target.reset();
+    CHECK(card.counters().used_bytes == before);
+    CHECK_NOTHROW(at::zeros({4}, at::TensorOptions().device(kCard)));
+  }
   synchronize();
   CHECK(card.counters().used_bytes == before - 512);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "work of another stream on a new block must be ordered after the block's own stream") {
+  const at::Tensor busy = at::zeros({4}, at::TensorOptions().device(kCard));
+  const at::Tensor fresh = at::empty({25}, at::TensorOptions().device(kCard).dtype(at::kFloat));
+  const c10::StreamGuard on(new_stream());
+  CHECK_THROWS_AS(fresh.copy_(host, /*non_blocking=*/true), c10::AcceleratorError);
+  synchronize();
+  CHECK_NOTHROW(fresh.copy_(host, /*non_blocking=*/true));
+  synchronize();
+}
+
+TEST_CASE_FIXTURE(Fixture, "a block of a recorded stream is waited for when there is no other room") {
+  card.set_cap(card.counters().used_bytes + 512);
+  at::Tensor other = at::empty({25}, at::TensorOptions().device(kCard).dtype(at::kFloat));
+  const c10::Stream copies = new_stream();
+  {
+    const c10::StreamGuard on(copies);
+    other.copy_(host, /*non_blocking=*/true);
+  }
+  other.record_stream(copies);
+  other.reset();
+  const double before = card.counters().modelled_s;
+  CHECK_NOTHROW(at::empty({25}, at::TensorOptions().device(kCard).dtype(at::kFloat)));
+  CHECK(card.counters().modelled_s >= before);
+  card.set_cap(card.total_bytes());
+  synchronize();
+}
+
+TEST_CASE_FIXTURE(Fixture, "page-locked memory must not be unlocked under a waiting copy") {
+  upload(new_stream());
+  card.page_unlock(host.data_ptr());
+  CHECK_THROWS_AS(at::zeros({4}, at::TensorOptions().device(kCard)), c10::AcceleratorError);
+  synchronize();
+}
+
+TEST_CASE_FIXTURE(Fixture, "the host's tensor of a waiting copy back must not be used as an operand before") {
+  target.fill_(0);
+  at::Tensor index = at::arange(25, at::kLong);
+  REQUIRE(card.page_lock(index.data_ptr(), index.nbytes()));
+  const at::Tensor on_card = at::zeros({25}, at::TensorOptions().device(kCard).dtype(at::kLong));
+  index.copy_(on_card, /*non_blocking=*/true);
+  CHECK_THROWS_AS(target.index({index}), c10::AcceleratorError);
+  synchronize();
+  CHECK(target.index({index}).cpu().equal(at::zeros({25})));
+  card.page_unlock(index.data_ptr());
 }
 
 TEST_CASE_FIXTURE(Fixture, "only page-locked memory is copied asynchronously, whatever the caller asks for") {

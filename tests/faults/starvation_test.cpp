@@ -1,0 +1,114 @@
+// Whatever fails on the device, and whenever: a typed error, the device back at its baseline, and the next
+// job right.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "faults/faulty_card.hpp"
+#include "support/program.hpp"
+#include "support/same_bits.hpp"
+
+using namespace lowtide;
+using namespace lowtide::test;
+
+namespace {
+
+struct Case {
+  const char* archive;
+  AfterJob after_job;
+};
+constexpr Case kCases[] = {{"blocks_12x64", AfterJob::release},
+                           {"ocr_cls", AfterJob::keep},
+                           {"zoo_dtypes", AfterJob::release},
+                           {"zoo_dtypes", AfterJob::keep}};
+
+std::string fault(const char* kind, std::uint64_t k) {
+  return std::string("{\"") + kind + "\": " + std::to_string(k) + "}";
+}
+
+/// Lets the k-th event of a kind fail, for k = 1, 2, ... until a job sees none. The number of failures.
+template <class Expected>
+std::uint64_t starve(const Subject& subject, AfterJob after_job, const char* kind) {
+  SessionOptions options = tight(subject);
+  options.after_job = after_job;
+  Session session(options);
+  const ModelHandle handle = session.add(subject.model);
+  REQUIRE(same_bits(session.run(handle, subject.inputs), subject.expected));
+  const Bytes baseline = card_events().used_bytes;
+  CHECK(baseline == *session.stats().kept_bytes);
+  for (std::uint64_t k = 1;; ++k) {
+    CAPTURE(k);
+    inject(fault(kind, k));
+    bool failed = false;
+    try {
+      const auto results = session.run(handle, subject.inputs);
+      CHECK(same_bits(results, subject.expected));
+    } catch (const Expected& error) {
+      failed = true;
+      CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    }
+    inject("{}");
+    CHECK(card_events().used_bytes <= baseline);
+    CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
+    CHECK(card_events().used_bytes == baseline);
+    if (!failed) return k - 1;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every allocation of a job fails once") {
+  for (const auto& [archive, after_job] : kCases) {
+    CAPTURE(archive);
+    CHECK(starve<OutOfBudget>(Subject(archive), after_job, "allocation") > 5);
+  }
+}
+
+TEST_CASE("every copy of a job fails once") {
+  for (const auto& [archive, after_job] : kCases) {
+    CAPTURE(archive);
+    CHECK(starve<DeviceError>(Subject(archive), after_job, "copy") >= 2);
+  }
+}
+
+TEST_CASE("every page lock fails once: copies are slower then, results the same") {
+  const TempFolder folder;
+  for (const char* name : {"blocks_12x64", "ocr_cls", "zoo_dtypes"}) {
+    CAPTURE(name);
+    const Subject subject(name);
+    std::uint64_t refused = 0;
+    for (std::uint64_t k = 1;; ++k) {
+      CAPTURE(k);
+      write_text(folder / "card.json", "{\"faults\": " + fault("page_lock", k) + "}");
+      std::vector<std::string> warnings;
+      set_log_sink([&](LogLevel, const std::string& message) { warnings.push_back(message); });
+      Session session(tight(subject, "sim:" + (folder / "card.json").string()));
+      const ModelHandle handle = session.add(subject.model);
+      CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
+      CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
+      CHECK(card_events().used_bytes == 0);
+      set_log_sink({});
+      if (card_events().page_locks < k) break;
+      ++refused;
+      CHECK(session.stats().pinned_bytes < subject.model.weight_bytes());
+      REQUIRE(warnings.size() == 1);
+      CHECK(warnings.front().find("page-lock") != std::string::npos);
+    }
+    CHECK(refused >= 1);
+  }
+}
+
+TEST_CASE(
+    "another program takes the card's memory in the middle of a job: that job fails, a later one works") {
+  const Subject subject("blocks_12x64");
+  Session session({.device = "sim:" + std::to_string(subject.tight_cap)});
+  const ModelHandle handle = session.add(subject.model);
+  session.run(handle, subject.inputs);
+  for (const int at : {1, 5, 50}) {
+    CAPTURE(at);
+    inject("{\"other_program_bytes\": 1e9, \"other_program_at\": " + std::to_string(at) + "}");
+    CHECK_THROWS_AS(session.run(handle, subject.inputs), OutOfBudget);
+    inject("{}");
+    CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
+  }
+}

@@ -1,0 +1,20 @@
+# The Debian dependencies from the folder LOWTIDE_CARRIED_DEPS (headers, and the few shared libraries of Debian that the program
+# links to), for machines that have a compiler and PyTorch but none of their packages. `tools/gpu_check --carry` fills it.
+set(carried ${LOWTIDE_CARRIED_DEPS})
+if(NOT EXISTS ${carried}/include/zip.h)
+  message(FATAL_ERROR "${carried} does not hold the carried dependencies: fill it with tools/gpu_check --carry on a Debian machine")
+endif()
+foreach(target IN ITEMS nlohmann_json::nlohmann_json CLI11::CLI11 doctest::doctest)
+  add_library(${target} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${target} SYSTEM INTERFACE ${carried}/include)
+endforeach()
+foreach(pair IN ITEMS OpenSSL::Crypto=libcrypto.so.3 libzip::zip=libzip.so.4)
+  string(REPLACE "=" ";" pair ${pair})
+  list(GET pair 0 target)
+  list(GET pair 1 file)
+  add_library(${target} SHARED IMPORTED GLOBAL)
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${carried}/lib/${file})
+  target_include_directories(${target} SYSTEM INTERFACE ${carried}/include)
+  # What they need in turn lies beside them.
+  target_link_options(${target} INTERFACE -Wl,-rpath-link,${carried}/lib -Wl,--disable-new-dtags)
+endforeach()
