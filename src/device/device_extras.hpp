@@ -55,7 +55,7 @@ class DeviceExtras {
   virtual std::string card_json() const = 0;
 
   /// Hard limit on used bytes, context included; beyond it allocations throw c10::OutOfMemoryError. At most
-  /// total_bytes().
+  /// total_bytes(). On CUDA it holds from the next enter_job() on.
   virtual void set_cap(std::uint64_t bytes) = 0;
 
   /// Page-locks `size` bytes at `data`. False when it is refused (limits). The device then remembers an error
@@ -87,7 +87,7 @@ class DeviceExtras {
   virtual std::uint64_t window_peak() const = 0;
 
   /// Gives our cached memory back to the driver, so that reserved equals used, and collects memory that other
-  /// processes have let go.
+  /// processes have let go. Not between enter_job() and leave_job().
   virtual void trim() = 0;
 };
 

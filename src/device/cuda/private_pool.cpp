@@ -139,6 +139,7 @@ void PrivatePool::reset_peaks() {
   PoolCounts& counts = registry().counts_of(this);
   counts.live_peak = counts.live;
   counts.reserved_peak = counts.reserved;
+  counts.driver_allocs = 0;
 }
 
 void PrivatePool::start_window() {

@@ -18,7 +18,7 @@ struct PoolCounts {
   std::uint64_t window_peak = 0;
   std::uint64_t reserved = 0;  // segments held from the driver
   std::uint64_t reserved_peak = 0;
-  std::uint64_t driver_allocs = 0;  // segments asked for, in all
+  std::uint64_t driver_allocs = 0;  // segments asked for since the peaks were reset
 };
 
 /// Lives as long as the process: the allocator's callback points to it. Counts are thread-safe; begin, end

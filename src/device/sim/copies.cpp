@@ -70,6 +70,12 @@ void copy_on_card(const at::Tensor& self, const at::Tensor& source) {
       [&] { sim_card().account_operator(stream, "aten::copy_", cost, /*synchronises=*/false, touches); });
 }
 
+/// May one tensor become the other in place (`param.data = ...`)? PyTorch does not count the card's tensors
+/// among the dense ones; they are, like the CPU's.
+bool has_compatible_type(const at::Tensor& self, const at::Tensor& from) {
+  return self.layout() == c10::kStrided && from.layout() == c10::kStrided;
+}
+
 /// Keeps the bytes of a tensor alive for a copy that waits in a queue. The card's memory counts as freed when
 /// its owner frees it, as it would on CUDA; host memory stays, as PyTorch's pinned allocator has it.
 class KeptBytes {
@@ -147,6 +153,7 @@ const std::unordered_set<std::string>& register_own_kernels(torch::Library& libr
   add("copy_", &copy);
   add("_copy_from", &copy_from);
   add("record_stream", &record_stream);
+  add("_has_compatible_shallow_copy_type", &has_compatible_type);
   // The CPU's code asks the storage's allocator for memory, so it is right for card storages.
   add("resize_",
       static_cast<const at::Tensor& (*)(const at::Tensor&, at::IntArrayRef, std::optional<at::MemoryFormat>)>(

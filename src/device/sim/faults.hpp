@@ -47,6 +47,7 @@ class FaultCounters {
   std::uint64_t other_program_bytes() const {
     return allocations_ >= faults_.other_program_at ? faults_.other_program_bytes : 0;
   }
+  bool has_other_program() const { return faults_.other_program_bytes != 0; }
   bool shuffles() const { return faults_.order_seed != 0; }
   /// The next number of the seed's sequence (splitmix64; Steele, Lea, Flood 2014).
   std::uint64_t next_random() {

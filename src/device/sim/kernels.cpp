@@ -89,27 +89,6 @@ bool is_composite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
-/// As on CUDA: operands are on one device, but for CPU scalars and host indices.
-void check_devices(const OpTraits& traits, const c10::FunctionSchema& schema,
-                   c10::ArrayRef<c10::IValue> arguments) {
-  std::size_t stranger = arguments.size();
-  bool any_card = false;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      if (on_card(tensor)) {
-        any_card = true;
-      } else if ((tensor.dim() > 0 || traits.is_written(i)) && !traits.may_be_on_host(i)) {
-        stranger = i;
-      }
-    });
-  }
-  TORCH_CHECK(stranger == arguments.size() || !any_card,
-              "Expected all tensors to be on the same device, but found at least two devices, sim:0 and cpu! "
-              "(argument ",
-              schema.arguments()[stranger].name(), " of ", traits.name,
-              " is on the CPU; move it with .to(\"sim\"))");
-}
-
 using Shapes = c10::SmallVector<graph::ShapeView, 16>;
 using Touches = c10::SmallVector<Touch, 16>;
 
@@ -120,9 +99,8 @@ class CardCall {
       : traits_(traits), op_(op), stack_(stack), first_(stack.size() - op.schema().arguments().size()) {}
 
   void run() {
-    check_devices(traits_, op_.schema(), c10::ArrayRef<c10::IValue>(stack_).slice(first_));
-    sim_card().enter_stream(current_stream());
     lower_arguments();
+    sim_card().enter_stream(current_stream());
     {
       const KernelScope kernel;
       const KernelDispatch dispatch(scope_.requires_grad() && is_composite(op_));
@@ -133,25 +111,37 @@ class CardCall {
   }
 
  private:
+  /// As on CUDA, operands are on one device, but for CPU scalars and host indices.
   void lower_arguments() {
+    const char* stranger = nullptr;  // name of an argument that must not be on the CPU beside the card's
+    bool any_card = false;
     for (std::size_t i = first_; i < stack_.size(); ++i) {
       c10::IValue& value = stack_[i];
       if (value.isDevice()) {
         value = c10::Device(c10::kCPU);
         continue;
       }
-      const bool written = traits_.is_written(i - first_);
+      const std::size_t argument = i - first_;
       map_tensors(value, [&](const at::Tensor& tensor) {
-        Touch use = touch(tensor, op_.schema().arguments()[i - first_].name().c_str(), written);
+        const bool written = traits_.is_written(argument);
+        Touch use = touch(tensor, op_.schema().arguments()[argument].name().c_str(), written);
         use.by_host = !on_card(tensor);
         touches_.push_back(use);
         inputs_.push_back(use.shape);
         if (written) written_.push_back(use.shape);
-        if (!use.by_host) return scope_.down(tensor);
+        if (!use.by_host) {
+          any_card = true;
+          return scope_.down(tensor);
+        }
+        if ((tensor.dim() > 0 || written) && !traits_.may_be_on_host(argument)) stranger = use.argument;
         host_operands_.push_back(tensor);
         return tensor;
       });
     }
+    TORCH_CHECK(stranger == nullptr || !any_card,
+                "Expected all tensors to be on the same device, but found at least two devices, sim:0 and "
+                "cpu! (argument ",
+                stranger, " of ", traits_.name, " is on the CPU; move it with .to(\"sim\"))");
   }
 
   /// Before raise_results(): the shapes of arguments are those from before the call.

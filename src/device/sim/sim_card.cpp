@@ -74,11 +74,12 @@ void SimCard::inject(const Faults& faults) {
 void* SimCard::allocate(std::size_t bytes, StreamNumber stream) {
   if (bytes == 0) return nullptr;
   const bool fails = faults_.allocation_fails();
-  memory_.set_other_program(faults_.other_program_bytes());
+  if (faults_.has_other_program()) memory_.set_other_program(faults_.other_program_bytes());
   if (fails)
     throw OutOfBudget("simulated card: out of memory: this allocation of " + std::to_string(bytes) +
                           " bytes was told to fail",
                       bytes, memory_.cap());
+  const std::lock_guard lock(mutex_);
   free_late_blocks(Late::passed);
   SimMemory::Block block;
   try {
@@ -87,7 +88,6 @@ void* SimCard::allocate(std::size_t bytes, StreamNumber stream) {
     free_late_blocks(Late::all);
     block = memory_.allocate(bytes, stream);
   }
-  const std::lock_guard lock(mutex_);
   if (block.asked_driver) clocks_.driver_alloc();
   races_.allocated({block.data, bytes}, stream);
   return block.data;
@@ -104,43 +104,37 @@ void SimCard::forget_block(const void* data, const SimMemory::BlockFacts& block)
   }
 }
 
-bool SimCard::free(void* data) noexcept {
+bool SimCard::wait_for_recorded(void* data) {
   const std::optional<SimMemory::BlockFacts> block = memory_.find(data);
   if (!block) return false;
-  {
-    const std::lock_guard lock(mutex_);
-    TimeStamp until;
-    bool busy = false;
-    for (StreamNumber stream = 0; block->recorded >> stream != 0; ++stream) {
-      if ((block->recorded >> stream & 1) == 0 || stream == block->stream || clocks_.stream_idle(stream))
-        continue;
-      const TimeStamp stamp = clocks_.stamp(stream);
-      if (!busy || stamp.seconds > until.seconds) until = stamp;
-      busy = true;
-    }
-    if (busy) {
-      late_.push_back({data, until});
-      return true;
-    }
-    forget_block(data, *block);
+  std::optional<TimeStamp> until;
+  for (StreamNumber stream = 0; block->recorded >> stream != 0; ++stream) {
+    const bool recorded = (block->recorded >> stream & 1) != 0;
+    if (!recorded || stream == block->stream || clocks_.stream_idle(stream)) continue;
+    const TimeStamp stamp = clocks_.stamp(stream);
+    if (!until || stamp.seconds > until->seconds) until = stamp;
   }
-  return memory_.free(data);
+  if (until) late_.push_back({data, *until});
+  return until.has_value();
+}
+
+bool SimCard::free(void* data) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (memory_.any_recorded() && wait_for_recorded(data)) return true;
+  // The address cannot be handed out again before the checker has forgotten it: that takes the lock, too.
+  const std::optional<SimMemory::BlockFacts> block = memory_.free(data);
+  if (block) forget_block(data, *block);
+  return block.has_value();
 }
 
 void SimCard::free_late_blocks(Late which) {
-  std::vector<void*> done;
-  {
-    const std::lock_guard lock(mutex_);
-    if (late_.empty()) return;
-    std::erase_if(late_, [&](const LateBlock& late) {
-      if (which == Late::all) clocks_.host_waits(late.until);
-      if (!clocks_.passed(late.until)) return false;
-      if (const auto block = memory_.find(late.data)) forget_block(late.data, *block);
-      done.push_back(late.data);
-      return true;
-    });
-  }
-  for (void* data : done) memory_.free(data);
+  if (late_.empty()) return;
+  std::erase_if(late_, [&](const LateBlock& late) {
+    if (which == Late::all) clocks_.host_waits(late.until);
+    if (!clocks_.passed(late.until)) return false;
+    if (const auto block = memory_.free(late.data)) forget_block(late.data, *block);
+    return true;
+  });
 }
 
 // --- work ---
@@ -282,6 +276,7 @@ void SimCard::finish_all() {
     races_.host_waits_for_all();
   }
   queues_.run_all();
+  const std::lock_guard lock(mutex_);
   free_late_blocks(Late::passed);
 }
 
@@ -365,15 +360,15 @@ void SimCard::reset_counters() {
 }
 
 void SimCard::start_window() {
+  const std::lock_guard lock(mutex_);
   free_late_blocks(Late::passed);
   memory_.start_window();
 }
 
 void SimCard::trim() {
-  free_late_blocks(Late::all);
-  if (!memory_.trim()) return;
   const std::lock_guard lock(mutex_);
-  clocks_.driver_free();
+  free_late_blocks(Late::all);
+  if (memory_.trim()) clocks_.driver_free();
 }
 
 std::string stats_json(const DeviceCounters& counters, const FaultCounters::Counts& events) {

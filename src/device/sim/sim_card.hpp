@@ -122,7 +122,8 @@ class SimCard final : public DeviceExtras {
   void check_order(StreamNumber stream, const char* work, std::span<const Touch> touches);  // mutex_ held
   void throw_remembered();                                                                  // mutex_ held
   void finish_all();
-  void free_late_blocks(Late which);
+  void free_late_blocks(Late which);   // mutex_ held
+  bool wait_for_recorded(void* data);  // true: the block is freed later; mutex_ held
   void forget_block(const void* data, const SimMemory::BlockFacts& block);  // mutex_ held
 
   SimMemory memory_;

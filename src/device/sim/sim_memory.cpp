@@ -66,26 +66,26 @@ SimMemory::Block SimMemory::allocate(std::size_t bytes, StreamNumber stream) {
   return block;
 }
 
-bool SimMemory::free(void* data) noexcept {
-  std::size_t bytes = 0;
+std::optional<SimMemory::BlockFacts> SimMemory::free(void* data) noexcept {
+  BlockFacts facts;
   bool poison = false;
   {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(data);
-    if (found == blocks_.end() || found->second.freed) return false;
-    bytes = found->second.facts.bytes;
+    if (found == blocks_.end() || found->second.freed) return std::nullopt;
+    facts = found->second.facts;
     --counters_.blocks;
-    counters_.used -= round_up(bytes, kGranule);
+    counters_.used -= round_up(facts.bytes, kGranule);
     if (found->second.holds != 0) {
       found->second.freed = true;
-      return true;
+      return facts;
     }
     blocks_.erase(found);
     poison = limits_.poison;
   }
-  if (poison) std::memset(data, kFreedByte, bytes);
+  if (poison) std::memset(data, kFreedByte, facts.bytes);
   host_.free(data);
-  return true;
+  return facts;
 }
 
 std::optional<SimMemory::BlockFacts> SimMemory::find(const void* data) const {
@@ -98,7 +98,9 @@ std::optional<SimMemory::BlockFacts> SimMemory::find(const void* data) const {
 void SimMemory::record_stream(const void* data, StreamNumber stream) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(data);
-  if (found != blocks_.end()) found->second.facts.recorded |= std::uint64_t{1} << stream;
+  if (found == blocks_.end()) return;
+  found->second.facts.recorded |= std::uint64_t{1} << stream;
+  any_recorded_ = true;
 }
 
 bool SimMemory::hold(const void* data) {

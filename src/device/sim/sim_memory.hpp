@@ -5,6 +5,7 @@
 // trim.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -65,13 +66,15 @@ class SimMemory {
   /// A block of the pool of `stream`. nullptr for zero bytes, which take nothing. Throws OutOfBudget, with
   /// nothing taken, when the cap or the limit for a single allocation is exceeded.
   Block allocate(std::size_t bytes, StreamNumber stream = kDefaultStream);
-  /// Gives back a block. False, and nothing happens, when `data` is none of ours.
-  bool free(void* data) noexcept;
+  /// Gives back a block. Nothing happens, and nothing is returned, when `data` is none of ours.
+  std::optional<BlockFacts> free(void* data) noexcept;
   bool owns(const void* data) const { return find(data).has_value(); }
   /// Nothing when no live block starts at `data`.
   std::optional<BlockFacts> find(const void* data) const;
   /// The block is used by `stream`, too. Nothing happens when no live block starts at `data`.
   void record_stream(const void* data, StreamNumber stream);
+  /// Has a stream ever been recorded?
+  bool any_recorded() const { return any_recorded_.load(std::memory_order_relaxed); }
   /// Work that waits in a queue still needs the block's bytes: when it is freed its bytes count no more, but
   /// its content stays until as many calls of let_go(). False when no live block starts at `data`.
   bool hold(const void* data);
@@ -111,6 +114,7 @@ class SimMemory {
   MemoryCounters counters_;
   std::uint64_t other_program_ = 0;
   std::unordered_map<const void*, Entry> blocks_;
+  std::atomic<bool> any_recorded_{false};
 };
 
 }  // namespace lowtide::device::sim

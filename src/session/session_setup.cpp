@@ -1,0 +1,128 @@
+#include <ATen/Parallel.h>
+
+#include "lowtide/log.hpp"
+#include "session/physical_cores.hpp"
+#include "session/session_impl.hpp"
+
+namespace lowtide {
+
+using detail::LoadedModel;
+using detail::PlannedModel;
+using detail::ShapePlan;
+using memory::MemoryTag;
+
+namespace {
+
+/// Shapes whose plans are kept for one model; the oldest goes first.
+constexpr std::size_t kMaxShapePlans = 256;
+
+}  // namespace
+
+Session::Impl::Impl(const SessionOptions& session_options)
+    : options(session_options),
+      spec(device::parse_device_spec(session_options.device)),
+      learned(session_options.learned_file) {
+  if (!capped() && (options.vram_cap || options.low_vram))
+    throw UsageError(
+        std::string(options.vram_cap ? "--vram-cap" : "--low-vram") +
+        " has no effect on the cpu, where weights are used in place: choose --device sim or cuda");
+  if (options.low_vram) options.after_job = AfterJob::release;
+  if (spec.kind == device::DeviceKind::sim) card = device::sim::parse_card(spec.card_json);
+  threads = options.threads > 0 ? options.threads : detail::physical_cores();
+  // A GPU is planned with its own data, so it is opened before anything else; throws where there is none.
+  if (spec.kind == device::DeviceKind::cuda) card = device::sim::parse_card(open().extras()->card_json());
+}
+
+Session::Impl::~Impl() {
+  try {
+    drop_slab();
+    if (device && !device->in_place()) device->extras()->trim();
+  } catch (const std::exception& e) {
+    log_message(LogLevel::warning, std::string("while closing: ") + e.what());
+  }
+  entries.clear();  // host slabs are unlocked while the card is still ours
+  const Impl* self = this;
+  card_owner.compare_exchange_strong(self, nullptr);
+}
+
+device::Device& Session::Impl::open() {
+  if (!device) {
+    // Two sessions on one card would count each other's memory.
+    const Impl* nobody = nullptr;
+    if (capped() && !card_owner.compare_exchange_strong(nobody, this))
+      throw UsageError(
+          "another session of this process uses the card: close it first, or add the models to it");
+    try {
+      device = device::Device::open(spec);
+    } catch (...) {
+      card_owner.store(nullptr);
+      throw;
+    }
+  }
+  at::set_num_threads(threads);
+  return *device;
+}
+
+ShapePlan Session::Impl::shape_plan(const Entry& entry, const graph::InputDescriptions& inputs) const {
+  return detail::make_shape_plan(*entry.data, inputs, card, learned, threads);
+}
+
+void Session::Impl::replan(std::map<std::size_t, PlannedModel> models) {
+  detail::SessionPlan fresh = detail::plan_session({.card = card,
+                                                    .vram_cap = options.vram_cap,
+                                                    .low_vram = options.low_vram,
+                                                    .after_job = options.after_job},
+                                                   std::move(models));
+  drop_slab();
+  for (Entry& entry : entries) {
+    if (entry.loaded) entry.loaded->forget_device();
+  }
+  plan = std::move(fresh);
+  context_charge.release();
+  ledger = std::make_unique<memory::BudgetLedger>(plan->cap_bytes);
+  context_charge = ledger->reserve(MemoryTag::context, plan->context_bytes, "the device's context");
+  if (device && !device->in_place()) device->extras()->set_cap(plan->cap_bytes);
+  for (auto& [index, model] : plan->models) {
+    if (entries[index].loaded) entries[index].loaded->use_plan(model.residency);
+  }
+}
+
+const ShapePlan& Session::Impl::planned_shape(std::size_t index, const graph::InputDescriptions& inputs) {
+  const auto find = [&]() -> const ShapePlan* {
+    if (!plan) return nullptr;
+    const auto model = plan->models.find(index);
+    if (model == plan->models.end()) return nullptr;
+    for (const ShapePlan& shape : model->second.shapes)
+      if (shape.inputs == inputs) return &shape;
+    return nullptr;
+  };
+  if (const ShapePlan* known = find()) return *known;
+  ShapePlan shape = shape_plan(entries[index], inputs);
+  const bool fits = plan && plan->models.count(index) > 0 && shape.peak_bytes <= plan->job_bytes;
+  if (fits) {  // the present slab leaves room for it
+    auto& shapes = plan->models[index].shapes;
+    if (shapes.size() >= kMaxShapePlans) shapes.erase(shapes.begin());
+    shapes.push_back(std::move(shape));
+    return shapes.back();
+  }
+  std::map<std::size_t, PlannedModel> models;
+  if (plan) models = plan->models;
+  models[index].data = entries[index].data;
+  models[index].shapes.push_back(std::move(shape));
+  replan(std::move(models));
+  return *find();
+}
+
+LoadedModel& Session::Impl::load(std::size_t index) {
+  Entry& entry = entries[index];
+  if (!entry.loaded) {
+    entry.loaded = std::make_unique<LoadedModel>(entry.data, open());
+    if (capped()) {
+      device->extras()->set_cap(plan->cap_bytes);
+      entry.loaded->use_plan(plan->models.at(index).residency);
+    }
+  }
+  return *entry.loaded;
+}
+
+}  // namespace lowtide
