@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/host_facts.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/device.hpp"
 #include "lowtide/commands.hpp"
 #include "lowtide/error.hpp"
-#include "lowtide/host_facts.hpp"
 #include "session/physical_cores.hpp"
 
 namespace lowtide::app {

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/host_facts.hpp"
 #include "lowtide/error.hpp"
-#include "lowtide/host_facts.hpp"
 
 namespace lowtide::app {
 namespace {

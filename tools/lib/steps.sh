@@ -4,6 +4,7 @@ export LC_ALL=C.UTF-8
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 venv_python=$root/.venv/bin/python
+script=$(realpath -s --relative-to="$root" "$0")  # for messages
 cd "$root"
 
 # The clock of the outermost script goes on in those it calls.
@@ -17,7 +18,7 @@ seconds_since() {  # START, a value of EPOCHREALTIME; prints seconds with one de
 step() { printf '[%6s s] %s\n' "$(seconds_since "$LOWTIDE_TOOLS_STARTED")" "$*"; }
 
 fail() {
-  printf 'tools/%s: error: %s\n' "${0##*/}" "$*" >&2
+  printf '%s: error: %s\n' "$script" "$*" >&2
   exit 1
 }
 

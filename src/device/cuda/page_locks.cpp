@@ -3,38 +3,17 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
-#include <optional>
-#include <string>
+
+#include "base/host_facts.hpp"
 
 namespace lowtide::device::cuda {
 namespace {
 
-std::optional<std::uint64_t> number_in(const char* path) {
-  std::ifstream file(path);
-  std::uint64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;  // absent, or "max"
-}
-
-std::uint64_t available_host_bytes() {
-  std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
-  std::ifstream file("/proc/meminfo");
-  std::string name, rest;
-  std::uint64_t kib = 0;
-  while (file >> name >> kib && std::getline(file, rest)) {
-    if (name == "MemAvailable:") available = kib * 1024;
-  }
-  const auto limit = number_in("/sys/fs/cgroup/memory.max"),
-             used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit && used) available = std::min(available, *limit > *used ? *limit - *used : 0);
-  return available;
-}
+constexpr std::uint64_t kUnlimited = UINT64_MAX;
 
 }  // namespace
 
-PageLocks::PageLocks() : limit_(available_host_bytes() / 2) {}
+PageLocks::PageLocks() : limit_(available_ram_bytes().value_or(kUnlimited) / 2) {}
 
 std::uint64_t PageLocks::bytes() const {
   const std::lock_guard lock(mutex_);

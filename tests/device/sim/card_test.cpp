@@ -4,10 +4,13 @@
 
 #include <string>
 
+#include "device/device_spec.hpp"
 #include "lowtide/error.hpp"
 
 using lowtide::UsageError;
 using lowtide::device::sim::Card;
+using lowtide::device::sim::Faults;
+using lowtide::device::sim::format_card;
 using lowtide::device::sim::parse_card;
 
 namespace {
@@ -40,7 +43,9 @@ TEST_CASE("every key sets its own field") {
   const Card card = parse_card(
       R"({"name":"x","total_bytes":6e9,"context_bytes":100,"fp32_flops":1,"fp16_flops":2,"memory_bytes_per_s":3,
           "link_pinned_bytes_per_s":4,"link_pageable_bytes_per_s":5,"copy_latency_s":6,"launch_s":7,"kernel_s":8,"alloc_s":9,
-          "poison":false,"max_allocation_bytes":64})");
+          "fp64_flops":10,"free_s":1,"synchronize_s":2,"poison":false,"race_check":false,"max_allocation_bytes":64,
+          "source":["a data sheet"],"faults":{"allocation":1,"copy":2,"page_lock":3,"wait":4,"other_program_bytes":1e6,
+          "other_program_at":5,"order_seed":6}})");
   CHECK(card.name == "x");
   CHECK(card.total_bytes == 6000000000);
   CHECK(card.context_bytes == 100);
@@ -55,6 +60,31 @@ TEST_CASE("every key sets its own field") {
   CHECK(card.alloc_s == 9);
   CHECK_FALSE(card.poison);
   CHECK(card.max_allocation_bytes == 64);
+  CHECK(card.rates.fp64_flops == 10);
+  CHECK(card.free_s == 1);
+  CHECK(card.synchronize_s == 2);
+  CHECK_FALSE(card.race_check);
+  CHECK(card.faults == Faults{1, 2, 3, 4, 1000000, 5, 6});
+}
+
+TEST_CASE("a card that is written and read again is the same, but for its faults") {
+  Card card = parse_card(R"({"name":"x","total_bytes":6e9,"fp64_flops":3,"free_s":1e-5,"race_check":false})");
+  CHECK(parse_card(format_card(card)) == card);
+  card.faults.copy = 1;
+  CHECK(parse_card(format_card(card)).faults == Faults{});
+}
+
+TEST_CASE("the shipped cards can be read, are named as their files and say where their figures are from") {
+  for (const std::string name : {"default", "rtx_3060_12gb", "laptop_7600mib", "a100_40gb"}) {
+    CAPTURE(name);
+    const std::string text = lowtide::device::parse_device_spec("sim:" + name).card_json;
+    const Card card = parse_card(text);
+    CHECK(card.name == name);
+    if (name == "default") continue;
+    CHECK(card.context_bytes > 100'000'000);
+    CHECK(card.alloc_s > 0);
+    CHECK(text.find("\"source\"") != std::string::npos);
+  }
 }
 
 TEST_CASE("a mistake in a card is refused with the name of the key") {
@@ -70,6 +100,10 @@ TEST_CASE("a mistake in a card is refused with the name of the key") {
   CHECK(names(R"({"kernel_s": 1e9})", "kernel_s"));
   CHECK(names(R"({"poison": 1})", "poison"));
   CHECK(names(R"({"name": ""})", "name"));
+  CHECK(names(R"({"source": 3})", "source"));
+  CHECK(names(R"({"faults": 3})", "faults"));
+  CHECK(names(R"({"faults": {"alocation": 1}})", "alocation"));
+  CHECK(names(R"({"faults": {"allocation": -1}})", "allocation"));
   CHECK(names(R"({"alloc_s": 0, "alloc_s": 1})", "occurs twice"));
 }
 

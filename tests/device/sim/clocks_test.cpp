@@ -112,3 +112,21 @@ TEST_CASE_FIXTURE(Fixture, "after a reset all clocks are zero and older stamps a
   clocks.stream_waits(kDefaultStream, before);
   CHECK(clocks.latest() == 0);
 }
+
+TEST_CASE("the host pays for each of its waits and for memory that goes back to the driver") {
+  Card card = hand_card();
+  card.synchronize_s = 4;
+  card.free_s = 8;
+  Clocks clocks;
+  clocks.set_card(card);
+  clocks.kernel(kDefaultStream, 1);
+  clocks.host_waits_for_stream(kDefaultStream);  // 1 + 4
+  CHECK(clocks.host() == 5);
+  clocks.host_waits_for_all();
+  CHECK(clocks.host() == 9);
+  clocks.host_waits(clocks.stamp(kCopies));
+  CHECK(clocks.host() == 13);
+  clocks.kernel(kDefaultStream, 2);  // 13 .. 15
+  clocks.driver_free();              // after all work: 15 + 8
+  CHECK(clocks.host() == 23);
+}

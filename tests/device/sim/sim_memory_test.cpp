@@ -163,3 +163,48 @@ TEST_CASE("memory of others is not freed, and limits do not change under live bl
   CHECK_FALSE(f.memory.owns(live));
   CHECK(f.memory.reopen({}));
 }
+
+TEST_CASE("a block that waiting work still needs counts as freed, and its content stays until it is let go") {
+  Fixture f;
+  auto* data = static_cast<unsigned char*>(f.memory.allocate(100).data);
+  data[0] = 7;
+  REQUIRE(f.memory.hold(data));
+  REQUIRE(f.memory.hold(data));
+  const auto freed = f.memory.free(data);
+  REQUIRE(freed.has_value());
+  CHECK(freed->bytes == 100);
+  CHECK(f.memory.counters().used == 1024);
+  CHECK_FALSE(f.memory.owns(data));
+  CHECK_FALSE(f.memory.hold(data));
+  CHECK_FALSE(f.memory.free(data));
+  f.memory.let_go(data);
+  CHECK(data[0] == 7);
+  f.memory.let_go(data);
+  CHECK(host_blocks == 0);
+  CHECK(last_byte_at_free == SimMemory::kFreedByte);
+}
+
+TEST_CASE("a block remembers its stream and those that were recorded for it") {
+  Fixture f;
+  void* data = f.memory.allocate(100, 3).data;
+  CHECK_FALSE(f.memory.any_recorded());
+  f.memory.record_stream(data, 1);
+  f.memory.record_stream(data, 5);
+  CHECK(f.memory.any_recorded());
+  const auto block = f.memory.find(data);
+  REQUIRE(block.has_value());
+  CHECK(block->stream == 3);
+  CHECK(block->recorded == (1U << 1 | 1U << 5));
+  f.memory.free(data);
+}
+
+TEST_CASE("what another program holds of the card is not there to be allocated") {
+  Fixture f({.total_bytes = 4096, .cap_bytes = 3072});
+  CHECK(f.memory.free_bytes() == 3072);
+  f.memory.set_other_program(2048);
+  CHECK(f.memory.free_bytes() == 2048);
+  CHECK_THROWS_AS(f.memory.allocate(2049), OutOfBudget);
+  f.memory.free(f.memory.allocate(2048).data);
+  f.memory.set_other_program(9999);
+  CHECK(f.memory.free_bytes() == 0);
+}

@@ -61,3 +61,19 @@ TEST_CASE("work keeps what it owns alive until it is done, then lets go") {
   queues.run(1);
   CHECK(owned.use_count() == 1);
 }
+
+TEST_CASE_FIXTURE(Fixture, "work that is carried out by chance keeps the order of its stream") {
+  for (const char name : {'a', 'b', 'c', 'd', 'e', 'f'}) push(1, name);
+  std::uint64_t random = 0x123456789abcdef;
+  for (int round = 0; round < 50; ++round) {
+    queues.run_some(random);
+    random = random * 6364136223846793005 + 1;
+  }
+  CHECK(log == "abcdef");
+}
+
+TEST_CASE_FIXTURE(Fixture, "chance may leave all work waiting") {
+  push(1, 'a');
+  queues.run_some(0);
+  CHECK(log.empty());
+}

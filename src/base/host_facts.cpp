@@ -1,4 +1,4 @@
-#include "lowtide/host_facts.hpp"
+#include "base/host_facts.hpp"
 
 #include <sys/resource.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-namespace lowtide::app {
+namespace lowtide {
 namespace {
 
 std::optional<Bytes> meminfo(const std::string& field) {
@@ -57,4 +57,4 @@ std::optional<Bytes> lock_limit_bytes() {
   return limit.rlim_cur;
 }
 
-}  // namespace lowtide::app
+}  // namespace lowtide

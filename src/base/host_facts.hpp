@@ -5,7 +5,7 @@
 
 #include "lowtide/bytes.hpp"
 
-namespace lowtide::app {
+namespace lowtide {
 
 /// Highest resident set of this process so far.
 Bytes host_peak_bytes();
@@ -15,4 +15,4 @@ std::optional<Bytes> total_ram_bytes();
 /// Limit on locked memory (ulimit -l); nothing when unlimited.
 std::optional<Bytes> lock_limit_bytes();
 
-}  // namespace lowtide::app
+}  // namespace lowtide
