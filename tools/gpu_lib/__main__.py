@@ -10,7 +10,7 @@ from . import build, carry, page
 from .machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_DEVICE = 5
+USAGE, NO_DEVICE = 2, 5
 
 
 def parse_arguments():
@@ -19,7 +19,7 @@ def parse_arguments():
         description="Builds lowtide with this Python's PyTorch and measures it on the GPU: memory after jobs, equal bits at all"
         " caps, segments, page locks, results against the cpu, speed beside accelerate. Takes a few minutes; writes"
         " gpu_check.json and gpu_check.md. A section that fails does not stop the others. Exit codes: 0 all sections ran and"
-        " hold, 1 some do not, 5 no device.",
+        " hold, 1 some do not, 2 no torch, 5 no device.",
     )
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or sim to try this script (default: %(default)s)")
     parser.add_argument("--build-dir", type=Path, help="use this build instead of building build/gpu")
@@ -44,7 +44,11 @@ def main():
         if problem:
             print(f"gpu_check: no GPU to check: {problem}", file=sys.stderr)
             return NO_DEVICE
-    from . import sections  # late: needs torch
+    try:
+        from . import sections  # late: needs torch
+    except ModuleNotFoundError as error:
+        print(f"gpu_check: error: {sys.executable}: {error}: start it with the Python that has PyTorch 2.11", file=sys.stderr)
+        return USAGE
 
     started = time.time()
     arguments.out.mkdir(parents=True, exist_ok=True)
