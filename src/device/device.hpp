@@ -21,8 +21,6 @@ class Device {
 
   DeviceKind kind() const { return kind_; }
   c10::Device torch() const { return torch_; }
-  /// "cpu", "sim", "cuda:0".
-  const char* kind_name() const;
   /// Null for the cpu, where weights are used in place and nothing is capped.
   DeviceExtras* extras() const { return extras_; }
   bool in_place() const { return extras_ == nullptr; }

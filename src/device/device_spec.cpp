@@ -62,6 +62,18 @@ std::string find_card(std::string_view text) {
 
 }  // namespace
 
+const char* kind_name(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::cpu:
+      return "cpu";
+    case DeviceKind::cuda:
+      return "cuda";
+    case DeviceKind::sim:
+      return "sim";
+  }
+  return "?";
+}
+
 std::string default_card_json() {
   return read_card(card_folder() / "default.json");
 }

@@ -10,6 +10,9 @@ namespace lowtide::device {
 
 enum class DeviceKind { cpu, cuda, sim };
 
+/// "cpu", "cuda", "sim".
+const char* kind_name(DeviceKind kind);
+
 /// A device as asked for, not yet opened.
 struct DeviceSpec {
   DeviceKind kind = DeviceKind::cpu;

@@ -51,18 +51,6 @@ DeviceExtras* open_cuda(int index) {
 
 }  // namespace
 
-const char* Device::kind_name() const {
-  switch (kind_) {
-    case DeviceKind::cpu:
-      return "cpu";
-    case DeviceKind::cuda:
-      return "cuda";
-    case DeviceKind::sim:
-      return "sim";
-  }
-  return "?";
-}
-
 bool cuda_available() {
   return has_library(kCudaLibrary) && cuda_driver().devices > 0;
 }

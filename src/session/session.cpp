@@ -129,9 +129,7 @@ int Session::threads() const {
 DeviceSummary Session::device_summary() const {
   const bool capped = impl_->capped();
   return {.name = capped ? impl_->card.name : "cpu",
-          .kind = impl_->spec.kind == device::DeviceKind::sim ? "sim"
-                  : capped                                    ? "cuda"
-                                                              : "cpu",
+          .kind = device::kind_name(impl_->spec.kind),
           .total_bytes = capped ? std::optional<Bytes>(impl_->card.total_bytes) : std::nullopt};
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "device/job_scope.hpp"
 #include "lowtide/log.hpp"
 #include "session/describe_inputs.hpp"
 #include "session/session_impl.hpp"
@@ -39,22 +40,6 @@ std::string first_line(const c10::Error& error) {
     throw OperatorError("PyTorch refused: " + first_line(e));
   }
 }
-
-/// The device belongs to this thread's job while it lives. Nothing to do where `extras` is null.
-class JobScope {
- public:
-  explicit JobScope(device::DeviceExtras* extras) : extras_(extras) {
-    if (extras_ != nullptr) extras_->enter_job();
-  }
-  ~JobScope() {
-    if (extras_ != nullptr) extras_->leave_job();
-  }
-  JobScope(const JobScope&) = delete;
-  JobScope& operator=(const JobScope&) = delete;
-
- private:
-  device::DeviceExtras* extras_;
-};
 
 }  // namespace
 
@@ -163,7 +148,7 @@ std::vector<at::Tensor> Session::Impl::run(std::size_t index, const std::vector<
   std::vector<at::Tensor> results;
   std::exception_ptr error;
   try {
-    const JobScope scope(device->extras());
+    const device::JobScope scope(device->extras());
     if (capped()) {
       ensure_slab(index);
       job_charge =

@@ -47,7 +47,6 @@ class RaceChecker {
  public:
   /// Forgets everything. Off: only the order is followed, no memory.
   void restart(bool enabled);
-  bool enabled() const { return enabled_; }
 
   /// A piece of work is submitted; its place on its stream.
   std::uint64_t submit(StreamNumber stream);

@@ -308,11 +308,15 @@ bool SimCard::page_lock(void* data, std::size_t size) {
   return locked;
 }
 
+std::optional<MemoryUse> SimCard::unlock_pages(const void* data) {
+  const std::size_t bytes = pinned_.size_at(data);
+  if (!pinned_.unlock(data)) return std::nullopt;
+  return races_.retired({data, bytes});
+}
+
 void SimCard::page_unlock(void* data) noexcept {
-  const std::uint64_t bytes = pinned_.size_at(data);
-  if (!pinned_.unlock(data)) return;
   const std::lock_guard lock(mutex_);
-  const auto conflict = races_.retired({data, bytes});
+  const auto conflict = unlock_pages(data);
   if (conflict && remembered_.empty()) {
     remembered_ = "race: page-locked memory was unlocked, but this is not ordered after " +
                   RaceChecker::describe(*conflict) + ": " + missing_edge("the host", *conflict);
@@ -320,10 +324,8 @@ void SimCard::page_unlock(void* data) noexcept {
 }
 
 void SimCard::release_page_lock(void* data) noexcept {
-  const std::uint64_t bytes = pinned_.size_at(data);
-  if (!pinned_.unlock(data)) return;
   const std::lock_guard lock(mutex_);
-  races_.retired({data, bytes});
+  unlock_pages(data);
 }
 
 void SimCard::clear_error() noexcept {

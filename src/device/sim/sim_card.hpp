@@ -121,6 +121,7 @@ class SimCard final : public DeviceExtras {
 
   void check_order(StreamNumber stream, const char* work, std::span<const Touch> touches);  // mutex_ held
   void throw_remembered();                                                                  // mutex_ held
+  std::optional<MemoryUse> unlock_pages(const void* data);  // a use the host has not waited for; mutex_ held
   void finish_all();
   void free_late_blocks(Late which);   // mutex_ held
   bool wait_for_recorded(void* data);  // true: the block is freed later; mutex_ held

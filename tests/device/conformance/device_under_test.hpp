@@ -110,23 +110,6 @@ class DeviceUnderTest {
   c10::impl::VirtualGuardImpl guard_;
 };
 
-/// While it lives, a job runs on the device: only then its cap holds and its memory is counted. The cpu knows
-/// no jobs.
-class Job {
- public:
-  explicit Job(const DeviceUnderTest& device) : extras_(device.extras()) {
-    if (extras_ != nullptr) extras_->enter_job();
-  }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-  ~Job() {
-    if (extras_ != nullptr) extras_->leave_job();
-  }
-
- private:
-  device::DeviceExtras* const extras_;
-};
-
 /// Page-aligned host memory. Unlocked truly and after all work is done when it goes, whatever a faulty device
 /// does.
 class HostPages {

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "device/conformance/tally.hpp"
+#include "device/job_scope.hpp"
 #include "lowtide/error.hpp"
 
 namespace lowtide::conformance {
@@ -23,18 +24,6 @@ constexpr std::array kKinds{DeviceKind::cpu, DeviceKind::cuda, DeviceKind::sim};
 /// Large enough for every promise; a context that is no multiple of anything shows who forgets it.
 constexpr const char* kSimulatedCard =
     R"({"name":"conformance","total_bytes":536870912,"context_bytes":5000003})";
-
-std::string name_of(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::cpu:
-      return "cpu";
-    case DeviceKind::cuda:
-      return "cuda";
-    case DeviceKind::sim:
-      return "sim";
-  }
-  return "?";
-}
 
 }  // namespace
 
@@ -64,7 +53,7 @@ bool is_selected(const char* list, const std::string& device) {
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
     bool known = false;
-    for (const DeviceKind kind : kKinds) known = known || word == name_of(kind);
+    for (const DeviceKind kind : kKinds) known = known || word == device::kind_name(kind);
     if (!known)
       throw std::invalid_argument("LOWTIDE_CONFORMANCE_DEVICES: '" + word + "' is none of cpu, cuda and sim");
     selected = selected || word == device;
@@ -73,7 +62,7 @@ bool is_selected(const char* list, const std::string& device) {
 }
 
 Opened open_selected(DeviceKind kind) {
-  const std::string name = name_of(kind);
+  const std::string name = device::kind_name(kind);
   if (!is_selected(std::getenv("LOWTIDE_CONFORMANCE_DEVICES"), name))
     return {std::nullopt, name + ": not asked for"};
   try {
@@ -87,7 +76,7 @@ Opened open_selected(DeviceKind kind) {
 
 std::string not_applicable(const Promise& promise, const Device& device) {
   if (device.extras() != nullptr) return {};
-  const std::string name = std::string(device.kind_name()) + ": ";
+  const std::string name = std::string(device::kind_name(device.kind())) + ": ";
   switch (promise.needs) {
     case Needs::nothing:
       return {};
@@ -120,7 +109,7 @@ Checks check(const Promise& promise, DeviceUnderTest& device) {
   };
   device.settle();
   {
-    const Job job(device);
+    const device::JobScope job(device.extras());  // only within a job its cap holds and its memory is counted
     try {
       promise.check(device, checks);
     } catch (const std::exception& error) {
@@ -151,7 +140,7 @@ void keep_on_every_device(const Promise& promise) {
     const Checks checks = check(promise, device);
     const bool kept = checks.violations().empty() && !checks.made().empty();
     kept ? promise_tally().passed() : promise_tally().failed();
-    CHECK_MESSAGE(kept, "on " << name_of(kind) << "\n" << to_text(checks.violations()));
+    CHECK_MESSAGE(kept, "on " << device::kind_name(kind) << "\n" << to_text(checks.violations()));
   }
 }
 
@@ -167,7 +156,7 @@ void see_to_fail(const Fault& fault) {
     bool seen = true;
     for (const char* sentence : fault.checks) {
       seen = seen && checks.is_broken(sentence);
-      CHECK_MESSAGE(checks.is_broken(sentence), "on " << name_of(kind)
+      CHECK_MESSAGE(checks.is_broken(sentence), "on " << device::kind_name(kind)
                                                       << " this held: " << std::string(sentence) << "\n"
                                                       << to_text(checks.violations()));
     }
