@@ -1,6 +1,7 @@
 // The exception family. Every message is one line that says what, where and what to do about it.
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -41,12 +42,16 @@ class UnsupportedOp : public ArchiveError {
 /// The work does not fit under the cap (exit code 3). Nothing was moved.
 class PlanInfeasible : public Error {
  public:
-  PlanInfeasible(const std::string& message, Bytes min_cap) : Error(message), min_cap_(min_cap) {}
+  PlanInfeasible(const std::string& message, Bytes min_cap, std::optional<Bytes> min_cap_split = std::nullopt)
+      : Error(message), min_cap_(min_cap), min_cap_split_(min_cap_split) {}
   /// The smallest cap, context included, with which the same work runs.
   Bytes min_cap() const { return min_cap_; }
+  /// The smallest where weights may be split (SessionOptions::allow_split); nothing where that does not help.
+  std::optional<Bytes> min_cap_split() const { return min_cap_split_; }
 
  private:
   Bytes min_cap_;
+  std::optional<Bytes> min_cap_split_;
 };
 
 /// An allocation was refused although the plan foresaw it, or nothing foresaw it. Fails the job, not the

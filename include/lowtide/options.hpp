@@ -31,6 +31,13 @@ struct SessionOptions {
   /// peak. Implies AfterJob::release. `vram_cap` overrides the choice.
   bool low_vram = false;
   AfterJob after_job = AfterJob::keep;
+  /// Layer-major waves: so many jobs of a model pass a group of layers before the next group's weights
+  /// arrive. 0: as many as the planner finds best. Models with state, with random operators, or with sizes
+  /// that depend on data run one job at a time.
+  int wave = 1;
+  /// Weights of `linear` that are larger than the cap allows may be cut into chunks of rows. Results then may
+  /// differ in the last bits, and the plan says so (PlanSummary::exact).
+  bool allow_split = false;
   /// Threads of the operators; 0: one per physical core. Part of every claim about bits.
   int threads = 0;
   /// Remember measured peaks from one process to the next. The file may be deleted at any time. Empty: do

@@ -15,14 +15,30 @@ enum class WorkspaceState {
   learned,  // measured in an earlier run of this shape
 };
 
+/// One unit of weights as the plan treats it.
+struct PlannedWeights {
+  std::string name;
+  Bytes bytes = 0;
+  bool resident = false;    // copied once per batch
+  int copies_per_pass = 1;  // 0 where it is resident
+  double stall_s = 0;       // how long compute waits for it in one pass
+};
+
+/// A step that waits for a copy, and how long.
+struct PlannedStall {
+  std::string step;
+  double seconds = 0;
+};
+
 /// All bytes. Without value where the device has no such notion (cpu).
 struct PlanSummary {
   std::string model;
-  std::string shapes;                  // "ids i64[2, 64]"
-  bool exact = true;                   // every step is an operator of the graph: same bits at every cap
-  bool bounded = true;                 // false: sizes depend on data and are not proved
-  std::optional<Bytes> peak_bytes;     // highest use of the device, context included: the proof
-  std::optional<Bytes> min_cap_bytes;  // the smallest cap with which this works
+  std::string shapes;                        // "ids i64[2, 64]"
+  bool exact = true;                         // every step is an operator of the graph: same bits at every cap
+  bool bounded = true;                       // false: sizes depend on data and are not proved
+  std::optional<Bytes> peak_bytes;           // highest use of the device, context included: the proof
+  std::optional<Bytes> min_cap_bytes;        // the smallest cap with which this works
+  std::optional<Bytes> min_cap_split_bytes;  // the same where weights may be split; nothing where none can be
   Bytes context_bytes = 0;
   Bytes kept_bytes = 0;      // stays on the device between jobs
   Bytes resident_bytes = 0;  // weights that are copied once per batch
@@ -32,12 +48,18 @@ struct PlanSummary {
   Bytes activation_lower_bound_bytes = 0;
   Bytes workspace_bytes = 0;  // what operators take inside, beyond activation_bytes
   WorkspaceState workspace_state = WorkspaceState::bound;
-  int wave = 1;
+  int wave = 1;                       // jobs that pass a group of layers together
+  int groups = 1;                     // groups of layers of the wave
+  Bytes spilled_bytes = 0;            // per job: what goes to host memory between groups, each way
+  std::size_t split_weights = 0;      // weights that travel in chunks of rows
   std::optional<double> predicted_s;  // one job in the steady state
-  double compute_s = 0;               // parts of predicted_s
+  double compute_s = 0;               // parts of predicted_s, per job as it is
   double copy_s = 0;
   double stall_s = 0;
-  std::string largest_step;  // the node that needs most
+  std::vector<PlannedWeights> weights;  // in order of first use; what the host looks up is not among them
+  Bytes host_lookup_bytes = 0;          // tables of which only the rows that a job asks for travel
+  std::vector<PlannedStall> stalls;     // longest first, at most five
+  std::string largest_step;             // the node that needs most
 };
 
 /// One point of the time/VRAM curve.
@@ -46,6 +68,7 @@ struct CapPoint {
   double predicted_s = 0;
   Bytes resident_bytes = 0;
   Bytes streamed_bytes = 0;
+  int wave = 1;
 };
 
 }  // namespace lowtide

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,13 @@ struct DeviceSummary {
 struct PlannedJob {
   ModelHandle model;
   InputShapes shapes;
+};
+
+/// What became of one job of run_many().
+struct JobOutcome {
+  std::vector<at::Tensor> outputs;  // as of Session::run(); empty where it failed
+  std::exception_ptr error;         // InputError, OutOfBudget or OperatorError; null where it did not fail
+  JobStats stats;                   // time and traffic are the wave's shared equally among its jobs
 };
 
 /// Thread-safe by queue: calls from several threads run one after the other. Closing a session gives back all
@@ -64,6 +72,11 @@ class Session {
   /// shape that was not planned is planned now. Throws InputError, PlanInfeasible, OutOfBudget,
   /// OperatorError, Cancelled; the device is then back at its baseline.
   std::vector<at::Tensor> run(ModelHandle model, const std::vector<at::Tensor>& inputs);
+  /// Runs jobs of one model in layer-major waves of the planned size: all jobs of a wave pass a group of
+  /// layers before the next group's weights arrive. Results in the order of `jobs`, the same bits as run()
+  /// gives. A job that fails leaves its wave, the others finish. Throws what ends all of them: DeviceError,
+  /// Cancelled, PlanInfeasible.
+  std::vector<JobOutcome> run_many(ModelHandle model, const std::vector<std::vector<at::Tensor>>& jobs);
   /// Of the last run, also of one that failed on the device.
   const JobStats& last_job() const;
   SessionStats stats() const;

@@ -23,6 +23,11 @@ std::optional<T> checked_mul(T a, T b) {
 }
 
 /// Rounds up to a multiple of `step` (a power of two). Saturates at the largest multiple.
+/// Division that rounds up.
+constexpr std::uint64_t ceil_div(std::uint64_t n, std::uint64_t by) {
+  return n / by + (n % by != 0 ? 1 : 0);
+}
+
 constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t step) {
   const std::uint64_t mask = step - 1;
   return n > UINT64_MAX - mask ? UINT64_MAX & ~mask : (n + mask) & ~mask;

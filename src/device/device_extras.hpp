@@ -3,6 +3,7 @@
 // simulated card is the code that runs on a GPU.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -76,6 +77,15 @@ class DeviceExtras {
     static_cast<void>(to_device);
     static_cast<void>(bytes);
   }
+
+  /// The host's time: the virtual one on the simulated card, else a steady clock's.
+  virtual double host_seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  /// What this process could use in total by now, context included: what it holds and what is free. Other
+  /// programs may have taken the rest.
+  virtual std::uint64_t reachable_bytes() const = 0;
 
   virtual DeviceCounters counters() const = 0;
   /// Zeroes clocks and traffic counters; peaks start again at the present level. Finishes pending copies

@@ -1,6 +1,6 @@
 #include "exec/executor.hpp"
 
-#include <c10/core/InferenceMode.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include "exec/bind_arguments.hpp"
@@ -25,7 +25,7 @@ double to_double(const c10::IValue& v) {
 
 Executor::Executor(std::shared_ptr<const BoundProgram> program) : program_(std::move(program)) {
   const graph::Graph& graph = program_->program().graph;
-  frame_.resize(graph.values.size());
+  weights_.resize(graph.values.size());
   is_weight_.assign(graph.values.size(), false);
   for (const graph::GraphInput& input : graph.inputs) {
     if (input.value != graph::kNoValue && input.kind != graph::InputKind::user)
@@ -33,61 +33,96 @@ Executor::Executor(std::shared_ptr<const BoundProgram> program) : program_(std::
   }
 }
 
-void Executor::run(const RunHooks& hooks) {
-  const c10::InferenceMode inference;
-  const std::size_t steps = program_->calls().size();
-  try {
-    for (std::size_t step = 0; step < steps; ++step) {
-      if (hooks.cancel != nullptr && hooks.cancel->load(std::memory_order_relaxed))
-        throw Cancelled("interrupted");
-      if (hooks.before_step) hooks.before_step(step);
-      {
-        residency::Lease lease;
-        if (hooks.residency != nullptr) lease = hooks.residency->acquire(static_cast<plan::StepId>(step));
-        call(step);
-      }
-      if (hooks.after_step) hooks.after_step(step);
-      for (const graph::ValueId value : program_->calls()[step].frees) frame_[value] = c10::IValue();
-    }
-  } catch (...) {
-    clear();
-    throw;
-  }
+void Executor::look_up_on_host(graph::NodeId step, at::Tensor table, Upload upload) {
+  lookups_[step] = {std::move(table), std::move(upload)};
 }
 
-void Executor::call(std::size_t step) {
-  const BoundCall& bound = program_->calls()[step];
+void Executor::run_step(Frame& frame, std::size_t step) {
+  guarded(frame, step, [&] { call(frame, step); });
+  drop_dead(frame, step);
+}
+
+void Executor::run_chunk(Frame& frame, std::size_t step, const RowChunk& chunk) {
+  guarded(frame, step, [&] { call_chunk(frame, program_->calls()[step], chunk); });
+  if (chunk.end == chunk.rows) drop_dead(frame, step);
+}
+
+void Executor::drop_dead(Frame& frame, std::size_t step) {
+  for (const graph::ValueId value : program_->calls()[step].frees) frame[value] = c10::IValue();
+}
+
+/// What the step throws, as ours.
+template <class Body>
+void Executor::guarded(const Frame& frame, std::size_t step, Body body) {
   try {
     stack_.clear();
-    if (bound.symbolic) {
-      call_symbolic(bound);
-    } else if (bound.op) {
-      for (const BoundArgument& argument : bound.arguments) push(argument);
-      bound.op->callBoxed(stack_);
-      store_results(bound);
-    }
+    body();
   } catch (const c10::OutOfMemoryError& e) {
     const std::string reason = first_line(e.what_without_backtrace());
     stack_.clear();
-    throw OutOfBudget("the device refused memory in " + describe_arguments(step) + ": " + reason, 0, 0);
+    throw OutOfBudget("the device refused memory in " + describe(frame, step) + ": " + reason, 0, 0);
   } catch (const c10::AcceleratorError& e) {
     stack_.clear();
-    throw DeviceError("the device failed in " + describe_arguments(step) + ": " +
+    throw DeviceError("the device failed in " + describe(frame, step) + ": " +
                       first_line(e.what_without_backtrace()));
   } catch (const c10::Error& e) {
-    fail(step, first_line(e.what_without_backtrace()));
+    stack_.clear();
+    throw OperatorError("failed in " + describe(frame, step) + ": " + first_line(e.what_without_backtrace()));
   } catch (const std::exception& e) {
-    fail(step, first_line(e.what()));
+    stack_.clear();
+    throw OperatorError("failed in " + describe(frame, step) + ": " + first_line(e.what()));
   }
 }
 
-void Executor::push(const BoundArgument& argument) {
+void Executor::call(Frame& frame, std::size_t step) {
+  const BoundCall& bound = program_->calls()[step];
+  if (bound.symbolic) {
+    call_symbolic(frame, bound);
+  } else if (const auto lookup = lookups_.find(step); lookup != lookups_.end()) {
+    call_on_host(frame, bound, lookup->second);
+  } else if (bound.op) {
+    for (const BoundArgument& argument : bound.arguments) push(frame, argument);
+    bound.op->callBoxed(stack_);
+    store_results(frame, bound);
+  }
+}
+
+/// aten::embedding(weight, indices, ...): the rows are gathered where the table is.
+void Executor::call_on_host(Frame& frame, const BoundCall& bound, const HostLookup& lookup) {
+  for (const BoundArgument& argument : bound.arguments) push(frame, argument);
+  const at::Tensor on_host = frame.on_host(bound.arguments[1].value);
+  stack_[0] = lookup.table;
+  stack_[1] = on_host.defined() ? on_host : stack_[1].toTensor().to(at::kCPU);
+  bound.op->callBoxed(stack_);
+  stack_[0] = lookup.upload(stack_[0].toTensor());
+  store_results(frame, bound);
+}
+
+/// aten::linear(input, weight, bias): columns [first, end) of the result.
+void Executor::call_chunk(Frame& frame, const BoundCall& bound, const RowChunk& chunk) {
+  for (const BoundArgument& argument : bound.arguments) push(frame, argument);
+  const at::Tensor input = stack_[0].toTensor();
+  const std::int64_t count = chunk.end - chunk.first;
+  if (stack_.size() > 2 && stack_[2].isTensor() && stack_[2].toTensor().defined())
+    stack_[2] = stack_[2].toTensor().narrow(0, chunk.first, count);
+  c10::IValue& result = frame[bound.results.front()];
+  if (chunk.first == 0) {
+    std::vector<std::int64_t> sizes = input.sizes().vec();
+    sizes.back() = chunk.rows;
+    result = at::empty(sizes, input.options());
+  }
+  bound.op->callBoxed(stack_);
+  result.toTensor().narrow(-1, chunk.first, count).copy_(stack_.front().toTensor());
+  stack_.clear();
+}
+
+void Executor::push(const Frame& frame, const BoundArgument& argument) {
   switch (argument.kind) {
     case Kind::constant:
       stack_.push_back(argument.constant);
       return;
     case Kind::value: {
-      const c10::IValue& v = frame_[argument.value];
+      const c10::IValue& v = value(frame, argument.value);
       if (argument.convert == Convert::none || v.isTensor() || v.isNone()) {
         stack_.push_back(v);
       } else if (argument.convert == Convert::to_double) {
@@ -101,7 +136,7 @@ void Executor::push(const BoundArgument& argument) {
       c10::List<at::Tensor> list;
       list.reserve(argument.items.size());
       for (const auto& item : argument.items)
-        list.push_back(item.value == graph::kNoValue ? at::Tensor() : frame_[item.value].toTensor());
+        list.push_back(item.value == graph::kNoValue ? at::Tensor() : value(frame, item.value).toTensor());
       stack_.emplace_back(std::move(list));
       return;
     }
@@ -110,7 +145,7 @@ void Executor::push(const BoundArgument& argument) {
       list.reserve(argument.items.size());
       for (const auto& item : argument.items)
         list.push_back(item.value == graph::kNoValue ? std::nullopt
-                                                     : std::optional(frame_[item.value].toTensor()));
+                                                     : std::optional(value(frame, item.value).toTensor()));
       stack_.emplace_back(std::move(list));
       return;
     }
@@ -118,79 +153,67 @@ void Executor::push(const BoundArgument& argument) {
       c10::List<std::int64_t> list;
       list.reserve(argument.items.size());
       for (const auto& item : argument.items)
-        list.push_back(item.value == graph::kNoValue ? item.integer : frame_[item.value].toInt());
+        list.push_back(item.value == graph::kNoValue ? item.integer : value(frame, item.value).toInt());
       stack_.emplace_back(std::move(list));
       return;
     }
     case Kind::double_list: {
       c10::List<double> list;
       for (const auto& item : argument.items)
-        list.push_back(item.value == graph::kNoValue ? item.number : to_double(frame_[item.value]));
+        list.push_back(item.value == graph::kNoValue ? item.number : to_double(value(frame, item.value)));
       stack_.emplace_back(std::move(list));
       return;
     }
     case Kind::bool_list: {
       c10::List<bool> list;
       for (const auto& item : argument.items)
-        list.push_back(item.value == graph::kNoValue ? item.integer != 0 : frame_[item.value].toBool());
+        list.push_back(item.value == graph::kNoValue ? item.integer != 0 : value(frame, item.value).toBool());
       stack_.emplace_back(std::move(list));
       return;
     }
   }
 }
 
-void Executor::call_symbolic(const BoundCall& bound) {
-  for (const BoundArgument& argument : bound.arguments) push(argument);
+void Executor::call_symbolic(Frame& frame, const BoundCall& bound) {
+  for (const BoundArgument& argument : bound.arguments) push(frame, argument);
   c10::IValue result = evaluate_symbolic(*bound.symbolic, stack_);
-  if (!bound.results.empty()) frame_[bound.results.front()] = std::move(result);
+  if (!bound.results.empty()) frame[bound.results.front()] = std::move(result);
   stack_.clear();
 }
 
-void Executor::store_results(const BoundCall& bound) {
+void Executor::store_results(Frame& frame, const BoundCall& bound) {
   if (bound.list_result) {
     const c10::IValue list = std::move(stack_.front());
     const c10::ArrayRef<c10::IValue> items = list.toListRef();
     if (items.size() != bound.results.size())
       throw Error("gave " + std::to_string(items.size()) + " results where the export had " +
                   std::to_string(bound.results.size()));
-    for (std::size_t i = 0; i < items.size(); ++i) frame_[bound.results[i]] = items[i];
+    for (std::size_t i = 0; i < items.size(); ++i) frame[bound.results[i]] = items[i];
   } else {
     for (std::size_t i = 0; i < bound.results.size(); ++i) {
-      if (bound.results[i] != graph::kNoValue) frame_[bound.results[i]] = std::move(stack_[i]);
+      if (bound.results[i] != graph::kNoValue) frame[bound.results[i]] = std::move(stack_[i]);
     }
   }
   stack_.clear();
 }
 
-void Executor::clear() {
-  stack_.clear();
-  for (graph::ValueId value = 0; value < frame_.size(); ++value) {
-    if (!is_weight_[value]) frame_[value] = c10::IValue();
-  }
-}
-
 void Executor::drop_weights() {
-  for (graph::ValueId value = 0; value < frame_.size(); ++value) {
-    if (is_weight_[value]) frame_[value] = c10::IValue();
-  }
+  for (c10::IValue& weight : weights_) weight = c10::IValue();
 }
 
-std::string Executor::describe_arguments(std::size_t step) const {
+std::string Executor::describe(const Frame& frame, std::size_t step) const {
   const graph::Program& program = program_->program();
   const graph::Node& node = program.graph.nodes[step];
   std::string text = "node '" + node.name + "' (" + graph::print_node(program, program.graph, node) + ")";
   std::string shapes;
-  for (const graph::ValueId value : node.read_values()) {
-    if (!frame_[value].isTensor() || !frame_[value].toTensor().defined()) continue;
-    const at::Tensor& tensor = frame_[value].toTensor();
-    shapes += (shapes.empty() ? "" : ", ") + program.graph.values[value].name + " " +
+  for (const graph::ValueId id : node.read_values()) {
+    const c10::IValue& read = value(frame, id);
+    if (!read.isTensor() || !read.toTensor().defined()) continue;
+    const at::Tensor& tensor = read.toTensor();
+    shapes += (shapes.empty() ? "" : ", ") + program.graph.values[id].name + " " +
               c10::str(tensor.sizes(), " ", tensor.scalar_type());
   }
   return shapes.empty() ? text : text + " with " + shapes;
-}
-
-void Executor::fail(std::size_t step, const std::string& reason) const {
-  throw OperatorError("failed in " + describe_arguments(step) + ": " + reason);
 }
 
 }  // namespace lowtide::exec

@@ -121,6 +121,21 @@ bool is_skipped(const Node& node) {
   return kSkipped.count(node.op_name()) > 0;
 }
 
+bool is_random(const Node& node) {
+  if (!node.is_operator() || is_symbolic(node)) return false;
+  const auto op = c10::Dispatcher::singleton().findSchema({node.op_name(), node.overload()});
+  if (!op || !op->hasTag(at::Tag::nondeterministic_seeded)) return false;
+  // Dropout that is switched off draws nothing.
+  if (const graph::Argument* train = node.find_argument("train")) {
+    const auto* on = std::get_if<bool>(&train->value);
+    if (on != nullptr && !*on) return false;
+  }
+  if (!op->schema().argumentIndexWithName("dropout_p")) return true;
+  const graph::Argument* probability = node.find_argument("dropout_p");
+  const auto* p = probability == nullptr ? nullptr : std::get_if<double>(&probability->value);
+  return probability != nullptr && (p == nullptr || *p != 0);
+}
+
 bool is_symbolic(const Node& node) {
   return find_symbolic(node).has_value();
 }

@@ -13,6 +13,9 @@ void annotate_operators(graph::Program& program);
 /// Nodes that only check or constrain what export already knew; they are not run.
 bool is_skipped(const graph::Node& node);
 
+/// Does the operator draw from a generator that all jobs share?
+bool is_random(const graph::Node& node);
+
 /// Symbolic arithmetic done by us rather than by an operator: _operator.*, math.*, torch.sym_*, aten.sym_size
 /// and relatives.
 bool is_symbolic(const graph::Node& node);

@@ -8,12 +8,19 @@
 
 namespace lowtide::memory {
 
-HostSlab::HostSlab(Bytes bytes, device::DeviceExtras& extras) : extras_(&extras), bytes_(bytes) {
-  if (bytes == 0) return;
+HostSlab HostSlab::pageable(Bytes bytes) {
+  HostSlab slab;
+  if (bytes == 0) return slab;
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED)
-    throw Error("no host memory for " + format_bytes(bytes) + " of weights: close other programs");
-  data_ = static_cast<std::byte*>(data);
+  if (data == MAP_FAILED) throw Error("no host memory for " + format_bytes(bytes) + ": close other programs");
+  slab.data_ = static_cast<std::byte*>(data);
+  slab.bytes_ = bytes;
+  return slab;
+}
+
+HostSlab::HostSlab(Bytes bytes, device::DeviceExtras& extras) : HostSlab(pageable(bytes)) {
+  extras_ = &extras;
+  if (data_ == nullptr) return;
   locked_ = extras.page_lock(data_, bytes);
   if (!locked_) extras.clear_error();  // else the refusal hits the next launch, as if memory were full
 }

@@ -17,6 +17,8 @@ class HostSlab {
   /// Allocates `bytes` (zero-filled) and page-locks them through `extras`. A refused lock is no error: the
   /// slab then is pageable and copies from it are slower. Throws Error when there is no memory.
   HostSlab(Bytes bytes, device::DeviceExtras& extras);
+  /// The same without page lock, for memory that only the host reads.
+  static HostSlab pageable(Bytes bytes);
   HostSlab(HostSlab&& other) noexcept;
   HostSlab& operator=(HostSlab&& other) noexcept;
   ~HostSlab();

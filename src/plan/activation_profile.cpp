@@ -98,12 +98,14 @@ ActivationProfile profile_activations(const graph::Graph& graph, const graph::Sh
     if (storage.origin == StorageOrigin::user_input) {
       if (!storage.used) continue;  // never copied to the device
       profile.inputs += bytes;
+      if (storage.last >= count) profile.outputs += bytes;
       if (count > 0) {
         change[0] += static_cast<std::int64_t>(bytes);
         if (storage.last + 1 < count) change[storage.last + 1] -= static_cast<std::int64_t>(bytes);
       }
     } else if (storage.first < count) {
       profile.steps[storage.first].results += bytes;
+      if (storage.last >= count) profile.outputs += bytes;
       // Alive "before and during" begins with the step after the one that makes it.
       if (storage.last > storage.first && storage.first + 1 < count) {
         change[storage.first + 1] += static_cast<std::int64_t>(bytes);

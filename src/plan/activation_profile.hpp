@@ -22,6 +22,7 @@ struct StepMemory {
 struct ActivationProfile {
   std::vector<StepMemory> steps;
   Bytes inputs = 0;     // all used inputs, before the first step
+  Bytes outputs = 0;    // still alive behind the last step
   bool bounded = true;  // false: some size depends on data and is not in the sums
 
   /// Highest sum of live and results: no run in this order can need less (views free, rounded as allocations

@@ -35,13 +35,22 @@ struct Link {
   double launch_s = 5e-6;  // host time to issue one copy
 };
 
+/// What one step costs, in seconds.
+struct StepCost {
+  double host_s = 5e-6;  // the host submits it; 0 for steps that launch nothing
+  double kernel_s = 0;   // on the device
+  /// A transfer to the device that the step makes itself, behind the copies that are queued by then, and that
+  /// its kernel waits for.
+  double upload_s = 0;
+};
+
 struct ResidencyProblem {
   std::vector<Unit> units;
-  std::vector<double> kernel_s;  // per step: time on the device
-  double launch_s = 5e-6;        // per step: time on the host
+  std::vector<StepCost> steps;
   Link link;
+  double begin_s = 0;  // host and link are busy before the first copy can be issued: inputs travel
+  double end_s = 0;    // after the last step: results travel, the host waits
 
-  std::size_t steps() const { return kernel_s.size(); }
   /// Sum over units, each rounded to the granule: a slab of this size keeps everything.
   Bytes rounded_bytes() const;
   /// Sum of exact unit sizes.

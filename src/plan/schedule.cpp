@@ -8,9 +8,9 @@ Schedule simulate(const ResidencyProblem& problem, const std::vector<Fetch>& fet
   Schedule result;
   result.fetch_stall_s.assign(fetches.size(), 0.0);
   std::vector<double> arrival(fetches.size(), 0.0);
-  double host = 0;
+  double host = problem.begin_s;
   double compute = 0;
-  double link = 0;
+  double link = problem.begin_s;
   std::size_t next_issue = 0;
 
   // Copies that stay from job to job cost nothing in the steady state; state is written and travels every
@@ -34,7 +34,7 @@ Schedule simulate(const ResidencyProblem& problem, const std::vector<Fetch>& fet
 
   issue_up_to(kBeforeFirstStep);
   std::size_t next_use = 0;  // fetches are sorted by first use
-  for (std::size_t step = 0; step < problem.steps(); ++step) {
+  for (std::size_t step = 0; step < problem.steps.size(); ++step) {
     for (; next_use < fetches.size() && fetches[next_use].first_use == step; ++next_use) {
       const double wait = arrival[next_use] - std::max(compute, host);
       if (wait > 0) {
@@ -43,12 +43,14 @@ Schedule simulate(const ResidencyProblem& problem, const std::vector<Fetch>& fet
       }
       compute = std::max(compute, arrival[next_use]);
     }
-    host += problem.launch_s;
-    compute = std::max(compute, host) + problem.kernel_s[step];
-    result.compute_s += problem.kernel_s[step];
+    const StepCost& cost = problem.steps[step];
+    host += cost.host_s;
+    if (cost.upload_s > 0) compute = link = std::max({compute, host, link}) + cost.upload_s;
+    compute = std::max(compute, host) + cost.kernel_s;
+    result.compute_s += cost.kernel_s;
     issue_up_to(static_cast<std::int64_t>(step));
   }
-  result.total_s = std::max({host, compute, link});
+  result.total_s = std::max({host, compute, link}) + problem.end_s;
   return result;
 }
 

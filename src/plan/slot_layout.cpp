@@ -133,7 +133,7 @@ std::optional<std::vector<Fetch>> place_visits(const ResidencyProblem& problem, 
 }
 
 Bytes smallest_region(const ResidencyProblem& problem, std::span<const Visit> visits) {
-  std::vector<std::int64_t> change(problem.steps() + 1, 0);
+  std::vector<std::int64_t> change(problem.steps.size() + 1, 0);
   Bytes all = 0;
   for (const Visit& visit : visits) {
     const auto bytes = static_cast<std::int64_t>(round_up(problem.units[visit.unit].bytes, kGranule));

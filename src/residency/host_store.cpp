@@ -54,11 +54,13 @@ constexpr Bytes kUnitAlignment = 4096;
 }  // namespace
 
 HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
-                     const plan::Packing& packing, device::DeviceExtras& extras) {
+                     const plan::Packing& packing, std::span<const std::uint32_t> tables,
+                     device::DeviceExtras& extras)
+    : places_(weights.files.size(), nullptr) {
+  std::vector<Bytes> offsets;
   Bytes total = 0;
   for (const plan::Unit& unit : packing.units) {
-    offsets_.push_back(total);
-    sizes_.push_back(unit.bytes);
+    offsets.push_back(total);
     total += unit.bytes >= kUnitAlignment ? round_up(unit.bytes, kUnitAlignment) : round_up(unit.bytes, 64);
   }
   slab_ = memory::HostSlab(total, extras);
@@ -67,12 +69,30 @@ HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTa
                                        " of weights: they are copied from pageable memory, which is slower; "
                                        "raise the limit (ulimit -l) or close other programs");
   const File file(archive);
+  const auto read = [&](std::uint32_t storage, std::byte* to) {
+    places_[storage] = to;
+    file.read(to, weights.files[storage].bytes, weights.files[storage].offset);
+  };
   for (std::size_t id = 0; id < packing.units.size(); ++id) {
-    for (const plan::PackedStorage& piece : packing.content[id]) {
-      const graph::WeightFile& source = weights.files[piece.storage];
-      file.read(slab_.data() + offsets_[id] + piece.offset, source.bytes, source.offset);
-    }
+    for (const plan::PackedStorage& piece : packing.content[id])
+      read(piece.storage, slab_.data() + offsets[id] + piece.offset);
   }
+  Bytes only_host = 0;
+  for (const std::uint32_t table : tables) {
+    if (places_[table] == nullptr) only_host += round_up(weights.files[table].bytes, 64);
+  }
+  tables_ = memory::HostSlab::pageable(only_host);
+  Bytes offset = 0;
+  for (const std::uint32_t table : tables) {
+    if (places_[table] != nullptr) continue;  // also read on the device: one copy serves both
+    read(table, tables_.data() + offset);
+    offset += round_up(weights.files[table].bytes, 64);
+  }
+}
+
+std::span<const std::byte> HostStore::unit(const plan::Packing& packing, plan::UnitId id) const {
+  const plan::PackedStorage& first = packing.content[id].front();
+  return {places_[first.storage] + first.begin - first.offset, packing.units[id].bytes};
 }
 
 }  // namespace lowtide::residency

@@ -15,20 +15,22 @@ namespace lowtide::residency {
 /// Immutable after construction; safe to read from several threads.
 class HostStore {
  public:
-  /// Reads every storage of `packing` from the archive with pread, in unit order. Throws ArchiveError when
-  /// the file is shorter than it said or cannot be read.
+  /// Reads every storage of `packing` from the archive with pread, in unit order, and `tables`, storages that
+  /// only the host reads, into memory that is not locked. Throws ArchiveError when the file is shorter than
+  /// it said or cannot be read.
   HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
-            const plan::Packing& packing, device::DeviceExtras& extras);
+            const plan::Packing& packing, std::span<const std::uint32_t> tables,
+            device::DeviceExtras& extras);
 
-  /// The bytes of one unit.
-  std::span<const std::byte> unit(plan::UnitId id) const { return {slab_.data() + offsets_[id], sizes_[id]}; }
-  bool pinned() const { return slab_.locked(); }
-  Bytes bytes() const { return slab_.bytes(); }
+  /// The bytes of a unit: of the packing this was made of, or of one that cuts its storages into chunks.
+  std::span<const std::byte> unit(const plan::Packing& packing, plan::UnitId id) const;
+  /// Where a storage begins; null where it is neither packed nor a table.
+  std::byte* storage(std::uint32_t id) const { return places_[id]; }
 
  private:
   memory::HostSlab slab_;
-  std::vector<Bytes> offsets_;
-  std::vector<Bytes> sizes_;
+  memory::HostSlab tables_;
+  std::vector<std::byte*> places_;  // per storage
 };
 
 }  // namespace lowtide::residency

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base_torch/dtype_convert.hpp"
+#include "plan/weight_split.hpp"
 
 namespace lowtide::residency {
 namespace {
@@ -46,19 +47,20 @@ ResidencyManager::ResidencyManager(const device::Device& device, ResidencyInputs
   const plan::Packing& packing = *inputs_.packing;
   resident_.assign(packing.units.size(), false);
   views_.resize(packing.units.size());
-  std::vector<std::pair<std::size_t, Bytes>> home(inputs_.weights->files.size(), {SIZE_MAX, 0});
+  std::vector<std::vector<std::uint32_t>> weights_of(inputs_.weights->files.size());
+  for (std::uint32_t w = 0; w < inputs_.weights->weights.size(); ++w)
+    weights_of[inputs_.weights->weights[w].file].push_back(w);
   for (std::size_t unit = 0; unit < packing.content.size(); ++unit) {
-    for (const plan::PackedStorage& piece : packing.content[unit]) home[piece.storage] = {unit, piece.offset};
-  }
-  for (std::uint32_t w = 0; w < inputs_.weights->weights.size(); ++w) {
-    const auto [unit, offset] = home[inputs_.weights->weights[w].file];
-    if (unit != SIZE_MAX) views_[unit].push_back({w, static_cast<std::int64_t>(offset)});
+    for (const plan::PackedStorage& piece : packing.content[unit]) {
+      for (const std::uint32_t weight : weights_of[piece.storage])
+        views_[unit].push_back({weight, static_cast<std::int64_t>(piece.offset), piece.chunk, piece.chunks});
+    }
   }
 }
 
 ResidencyManager::~ResidencyManager() = default;
 
-void ResidencyManager::begin_job(const at::Tensor& slab) {
+void ResidencyManager::restart(const at::Tensor& slab) {
   slab_ = slab;
   arrived_.clear();
   for (std::size_t i = 0; i < inputs_.plan->fetches.size(); ++i)
@@ -67,7 +69,82 @@ void ResidencyManager::begin_job(const at::Tensor& slab) {
   next_issue_ = 0;
   next_use_ = 0;
   issue_error_ = nullptr;
+}
+
+void ResidencyManager::begin_job(const at::Tensor& slab) {
+  restart(slab);
   issue_up_to(plan::kBeforeFirstStep);
+}
+
+void ResidencyManager::set_plan(const plan::ResidencyPlan& plan) {
+  inputs_.plan = &plan;
+  forget_residents();
+}
+
+const plan::Fetch* ResidencyManager::tenant(plan::UnitId unit, plan::StepId position) const {
+  for (const plan::Fetch& fetch : inputs_.plan->fetches) {
+    if (fetch.unit == unit && fetch.first_use <= position && position <= fetch.last_use) return &fetch;
+  }
+  return nullptr;
+}
+
+SavedState ResidencyManager::save_state() const {
+  SavedState state;
+  for (const plan::Fetch& fetch : inputs_.plan->fetches) {
+    const plan::Unit& unit = inputs_.packing->units[fetch.unit];
+    if (!unit.state) continue;
+    state[fetch.unit] =
+        slab_.narrow(0, static_cast<std::int64_t>(fetch.offset), static_cast<std::int64_t>(unit.bytes))
+            .to(at::kCPU);
+    device_.extras()->note_copy(/*to_device=*/false, unit.bytes);
+  }
+  return state;
+}
+
+void ResidencyManager::abandon_slab() {
+  slab_.reset();
+  forget_residents();
+}
+
+void ResidencyManager::resume(const at::Tensor& slab, const plan::ResidencyPlan& plan, plan::StepId position,
+                              const SavedState& state) {
+  inputs_.plan = &plan;
+  restart(slab);
+  state_ = &state;
+  const auto& fetches = plan.fetches;
+  std::size_t last_copied = fetches.size();
+  for (; next_issue_ < fetches.size(); ++next_issue_) {
+    const plan::Fetch& fetch = fetches[next_issue_];
+    if (fetch.first_use > position) break;  // sorted by first use: what follows is issued as ever
+    if (fetch.last_use < position && !inputs_.packing->units[fetch.unit].state) continue;  // done with
+    issue(next_issue_);
+    place_views(fetch);
+    last_copied = next_issue_;
+  }
+  next_use_ = next_issue_;
+  if (last_copied != fetches.size()) arrived_[last_copied].block(compute_stream(device_));
+  issue_up_to(static_cast<std::int64_t>(position) - 1);
+  state_ = nullptr;
+}
+
+std::optional<ResidencyManager::Anchor> ResidencyManager::find_anchor(const void* data,
+                                                                      plan::StepId position) const {
+  const auto offset =
+      static_cast<const std::byte*>(data) - static_cast<const std::byte*>(slab_.const_data_ptr());
+  if (offset < 0 || offset >= slab_.numel()) return std::nullopt;
+  for (const plan::Fetch& fetch : inputs_.plan->fetches) {
+    const std::int64_t inside = offset - static_cast<std::int64_t>(fetch.offset);
+    if (inside < 0 || inside >= static_cast<std::int64_t>(inputs_.packing->units[fetch.unit].bytes)) continue;
+    if (fetch.first_use <= position && (position <= fetch.last_use || fetch.resident))
+      return Anchor{fetch.unit, inside};
+  }
+  return std::nullopt;
+}
+
+void* ResidencyManager::at_anchor(const Anchor& anchor, plan::StepId position) const {
+  const plan::Fetch* fetch = tenant(anchor.unit, position);
+  if (fetch == nullptr) return nullptr;
+  return static_cast<std::byte*>(slab_.mutable_data_ptr()) + fetch->offset + anchor.offset;
 }
 
 bool ResidencyManager::loaded(const plan::Fetch& fetch) const {
@@ -87,9 +164,10 @@ void ResidencyManager::issue_up_to(std::int64_t step) {
 void ResidencyManager::issue(std::size_t index) {
   const plan::Fetch& fetch = inputs_.plan->fetches[index];
   const c10::StreamGuard on_copy_stream(copy_stream_);
-  const std::span<const std::byte> source = inputs_.store->unit(fetch.unit);
+  const std::span<const std::byte> source = inputs_.store->unit(*inputs_.packing, fetch.unit);
+  const bool saved = state_ != nullptr && inputs_.packing->units[fetch.unit].state;
   slab_.narrow(0, static_cast<std::int64_t>(fetch.offset), static_cast<std::int64_t>(source.size()))
-      .copy_(byte_tensor(source), /*non_blocking=*/true);
+      .copy_(saved ? state_->at(fetch.unit) : byte_tensor(source), /*non_blocking=*/true);
   device_.extras()->note_copy(/*to_device=*/true, source.size());
   arrived_[index].record(copy_stream_);
 }
@@ -100,9 +178,14 @@ void ResidencyManager::place_views(const plan::Fetch& fetch) {
     const graph::ConcreteMeta& meta = inputs_.weights->weights[view.weight].meta;
     const auto element = static_cast<std::int64_t>(graph::element_size(meta.dtype));
     // The slab is held by the tensor, so a view that outlives the job points to memory that still exists.
+    std::vector<std::int64_t> sizes = meta.sizes;
+    if (view.chunks > 1) {
+      const auto [first, end] =
+          plan::chunk_rows(static_cast<std::uint64_t>(sizes[0]), view.chunk, view.chunks);
+      sizes[0] = static_cast<std::int64_t>(end - first);
+    }
     at::Tensor tensor = at::from_blob(
-        base + view.offset + meta.storage_offset * element, meta.sizes, meta.strides,
-        [slab = slab_](void*) {},
+        base + view.offset + meta.storage_offset * element, sizes, meta.strides, [slab = slab_](void*) {},
         at::TensorOptions().dtype(to_scalar_type(meta.dtype)).device(device_.torch()), device_.torch());
     place_(view.weight, tensor);
   }
@@ -135,7 +218,7 @@ void ResidencyManager::release(plan::StepId step) noexcept {
 }
 
 void ResidencyManager::end_job() {
-  for (std::size_t i = 0; i < next_use_; ++i) {
+  for (std::size_t i = 0; i < next_use_ && slab_.defined(); ++i) {
     const plan::Fetch& fetch = inputs_.plan->fetches[i];
     if (fetch.resident) resident_[fetch.unit] = true;
   }

@@ -1,5 +1,5 @@
 // Carries out a residency plan: copies units into their slots on a copy stream, ahead of use, and hands out
-// leases.
+// leases. What the plan calls a step is a position of the walk (plan/walk).
 //
 // Order is kept by events alone, the host never waits inside a job: compute waits for the arrival of what it
 // is about to read, the copy stream waits for the step after which a slot is free. Both waits are necessary
@@ -11,6 +11,7 @@
 #include <c10/core/Stream.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -24,6 +25,9 @@
 namespace lowtide::residency {
 
 class ResidencyManager;
+
+/// State units by id, as bytes on the host.
+using SavedState = std::map<plan::UnitId, at::Tensor>;
 
 /// The weights of one step are on the device while this lives. Move-only; must not outlive the job.
 class Lease {
@@ -72,16 +76,43 @@ class ResidencyManager {
   /// Forgets what is resident: the slab is about to go, or to serve another model.
   void forget_residents();
 
+  /// What the program wrote into its state so far, on the host; to go on elsewhere. The device has been
+  /// synchronised. Between begin_job() and end_job().
+  SavedState save_state() const;
+  /// Lets the slab go in the middle of a job, to go on with resume().
+  void abandon_slab();
+  /// Goes on before `position` with another plan and slab: what is in use there is copied anew, state from
+  /// `state`. Only until end_job(): the next job needs the plan of the constructor's or set_plan().
+  void resume(const at::Tensor& slab, const plan::ResidencyPlan& plan, plan::StepId position,
+              const SavedState& state);
+  /// Follows another plan from the next job on; nothing is resident then.
+  void set_plan(const plan::ResidencyPlan& plan);
+
+  /// A place inside a unit that is on the slab at `position`.
+  struct Anchor {
+    plan::UnitId unit = 0;
+    std::int64_t offset = 0;
+  };
+  /// Nothing where `data` does not lie in a unit of the slab.
+  std::optional<Anchor> find_anchor(const void* data, plan::StepId position) const;
+  /// The same place after resume().
+  void* at_anchor(const Anchor& anchor, plan::StepId position) const;
+  const at::Tensor& slab() const { return slab_; }
+
  private:
   friend class Lease;
-  struct View {  // a weight inside a unit
+  struct View {  // a weight, or a chunk of its rows, inside a unit
     std::uint32_t weight;
     std::int64_t offset;  // bytes in the unit
+    std::uint32_t chunk;
+    std::uint32_t chunks;
   };
 
   void release(plan::StepId step) noexcept;
   void issue_up_to(std::int64_t step);
   void issue(std::size_t index);
+  void restart(const at::Tensor& slab);
+  const plan::Fetch* tenant(plan::UnitId unit, plan::StepId position) const;
   void place_views(const plan::Fetch& fetch);
   bool loaded(const plan::Fetch& fetch) const;
 
@@ -91,6 +122,7 @@ class ResidencyManager {
   std::vector<std::vector<View>> views_;  // per unit
   c10::Stream copy_stream_;
   at::Tensor slab_;
+  const SavedState* state_ = nullptr;    // during resume(): where state comes from
   std::vector<bool> resident_;           // per unit: on the device since an earlier job
   std::vector<c10::Event> arrived_;      // per fetch
   std::optional<c10::Event> step_done_;  // after which a slot is free

@@ -1,6 +1,7 @@
 #include "session/loaded_model.hpp"
 
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include "base_torch/dtype_convert.hpp"
@@ -40,8 +41,20 @@ LoadedModel::LoadedModel(std::shared_ptr<const ModelData> data, const device::De
     mapped_ = std::make_unique<MappedWeights>(*data_);
     place_cpu_weights();
   } else {
+    staging_ = std::make_unique<memory::Staging>(*device_.extras());
     store_ = std::make_unique<residency::HostStore>(data_->path(), data_->weights(), data_->packing(),
-                                                    *device_.extras());
+                                                    data_->host_tables(), *device_.extras());
+    for (const HostLookup& lookup : data_->host_lookups()) {
+      const graph::Weight& weight = data_->weights().weights[lookup.weight];
+      const std::size_t offset =
+          static_cast<std::size_t>(weight.meta.storage_offset) * graph::element_size(weight.meta.dtype);
+      const at::Tensor table =
+          at::from_blob(store_->storage(weight.file) + offset, weight.meta.sizes, weight.meta.strides,
+                        at::TensorOptions().dtype(to_scalar_type(weight.meta.dtype)));
+      executor_.look_up_on_host(lookup.step, table, [this](const at::Tensor& rows) {
+        return residency::upload(rows, device_, *staging_);
+      });
+    }
   }
 }
 
@@ -61,10 +74,12 @@ void LoadedModel::place_empty_weights() {
   }
 }
 
-void LoadedModel::use_plan(const plan::ResidencyPlan& plan) {
+void LoadedModel::use_plan(const PlannedModel& plan) {
   forget_device();
-  const residency::ResidencyInputs inputs{
-      .store = store_.get(), .packing = &data_->packing(), .plan = &plan, .weights = &data_->weights()};
+  const residency::ResidencyInputs inputs{.store = store_.get(),
+                                          .packing = &plan.variant->packing,
+                                          .plan = &plan.residency,
+                                          .weights = &data_->weights()};
   manager_ = std::make_unique<residency::ResidencyManager>(
       device_, inputs, [this](std::uint32_t weight, const at::Tensor& tensor) {
         for (const graph::ValueId value : values_of_weight_[weight]) executor_.set_weight(value, tensor);
@@ -77,65 +92,65 @@ void LoadedModel::forget_device() {
   if (manager_) manager_->forget_residents();
 }
 
-void LoadedModel::set_inputs(const std::vector<at::Tensor>& inputs) {
+JobRun LoadedModel::make_job(std::vector<at::Tensor> inputs) const {
+  JobRun job(executor_.make_frame());
+  job.inputs = std::move(inputs);
+  return job;
+}
+
+void LoadedModel::send_inputs(JobRun& job) {
   const graph::Graph& graph = data_->program().graph;
   for (std::size_t i = 0; i < data_->user_inputs().size(); ++i) {
     const graph::GraphInput& input = graph.inputs[data_->user_inputs()[i]];
     if (input.kind != graph::InputKind::user || input.value == graph::kNoValue) continue;
     if (!executor_.program().is_used(input.value)) continue;
     const graph::Value& value = graph.values[input.value];
-    const at::Tensor& given = inputs[i];
+    const at::Tensor& given = job.inputs[i];
     if (value.kind != graph::ValueKind::tensor) {
-      executor_.set_input(input.value, symbolic_input(value.kind, given, value.name));
+      job.frame[input.value] = symbolic_input(value.kind, given, value.name);
     } else if (!device_.in_place()) {
-      executor_.set_input(input.value, given.to(device_.torch()));
-      device_.extras()->note_copy(/*to_device=*/true, given.nbytes());
+      job.frame[input.value] = residency::upload(given, device_, *staging_);
+      if (!data_->writes_input(input.value)) job.frame.keep_on_host(input.value, given);
     } else {  // the caller's tensor is never written
-      executor_.set_input(input.value, data_->writes_input(input.value) ? given.clone() : given);
+      job.frame[input.value] = data_->writes_input(input.value) ? given.clone() : given;
     }
   }
+  job.inputs_sent = true;
 }
 
-void LoadedModel::run(const at::Tensor& slab, const std::atomic<bool>& cancel) {
-  exec::RunHooks hooks{.cancel = &cancel};
-  if (device_.in_place()) {
-    mapped_->begin_job();
-  } else {
-    place_empty_weights();
-    manager_->begin_job(slab);
-    hooks.residency = manager_.get();
+void LoadedModel::run_in_place(JobRun& job, const std::atomic<bool>& cancel) {
+  mapped_->begin_job();
+  send_inputs(job);
+  for (std::size_t step = 0; step < executor_.steps(); ++step) {
+    if (cancel.load(std::memory_order_relaxed)) throw Cancelled("interrupted");
+    executor_.run_step(job.frame, step);
   }
-  executor_.run(hooks);
+  fetch_outputs(job);
 }
 
-at::Tensor LoadedModel::output(const graph::GraphOutput& output) const {
+JobOutput LoadedModel::output(const JobRun& job, const graph::GraphOutput& output) {
   if (const auto* ref = std::get_if<graph::Ref>(&output.value)) {
-    const c10::IValue& value = executor_.value(ref->value);
-    if (value.isNone()) return {};
+    const c10::IValue& value = executor_.value(job.frame, ref->value);
+    if (value.isNone()) return at::Tensor();
     if (!value.isTensor()) return number_output(value);
     const at::Tensor& tensor = value.toTensor();
-    if (!device_.in_place()) {
-      device_.extras()->note_copy(/*to_device=*/false, tensor.nbytes());
-      return tensor.to(at::kCPU).contiguous();
-    }
+    if (!device_.in_place() && tensor.device() == device_.torch())
+      return residency::Download(tensor, device_, *staging_);
     return data_->is_borrowed(ref->value) ? tensor.clone(at::MemoryFormat::Contiguous) : tensor.contiguous();
   }
   if (const auto* i = std::get_if<std::int64_t>(&output.value)) return number_output(*i);
   if (const auto* d = std::get_if<double>(&output.value)) return number_output(*d);
   if (const auto* b = std::get_if<bool>(&output.value)) return number_output(*b);
-  return {};  // None; text results have no tensor form
+  return at::Tensor();  // None; text results have no tensor form
 }
 
-std::vector<at::Tensor> LoadedModel::take_outputs() {
-  std::vector<at::Tensor> results;
+void LoadedModel::fetch_outputs(JobRun& job) {
   for (const std::size_t index : data_->user_outputs())
-    results.push_back(output(data_->program().graph.outputs[index]));
-  executor_.clear();
-  return results;
+    job.outputs.push_back(output(job, data_->program().graph.outputs[index]));
+  job.frame.clear();
 }
 
-void LoadedModel::finish_job() {
-  executor_.clear();
+void LoadedModel::finish_jobs() {
   if (manager_) manager_->end_job();
 }
 

@@ -1,6 +1,7 @@
 #include "session/model_data.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "exec/operator_traits.hpp"
 #include "lowtide/error.hpp"
@@ -22,8 +23,10 @@ bool is_caller_input(InputKind kind) {
 /// Steps at which each storage of the archive must be on the device.
 class UseCollector {
  public:
-  UseCollector(const Graph& graph, const StorageTable& storages, std::size_t files)
-      : graph_(graph), storages_(storages), uses_(files), has_views_(files, false) {}
+  /// Steps in `lookups` do not read their table on the device.
+  UseCollector(const Graph& graph, const StorageTable& storages, std::size_t files,
+               const std::map<NodeId, std::uint32_t>& lookups)
+      : graph_(graph), storages_(storages), lookups_(lookups), uses_(files), has_views_(files, false) {}
 
   std::vector<plan::StorageUse> collect(const graph::WeightTable& weights,
                                         const std::vector<std::uint32_t>& file_of_input) {
@@ -34,8 +37,11 @@ class UseCollector {
     }
     for (NodeId step = 0; step < graph_.nodes.size(); ++step) {
       if (exec::is_skipped(graph_.nodes[step])) continue;
-      for (const ValueId value : graph_.nodes[step].read_values())
-        touch(file_of(value, file_of_storage), step);
+      const auto lookup = lookups_.find(step);
+      for (const ValueId value : graph_.nodes[step].read_values()) {
+        const std::uint32_t file = file_of(value, file_of_storage);
+        if (lookup == lookups_.end() || lookup->second != file) touch(file, step);
+      }
       for (const ValueId value : graph_.nodes[step].produced()) {
         const std::uint32_t file = file_of(value, file_of_storage);
         if (file != UINT32_MAX) has_views_[file] = true;
@@ -68,7 +74,10 @@ class UseCollector {
     use.state = use.state || storage.written;
     if (graph_.nodes.empty() || (use.uses.empty() && !storage.is_output)) return;
     const auto end = static_cast<NodeId>(graph_.nodes.size() - 1);
-    const NodeId last = std::max(std::min(storage.last, end), use.uses.empty() ? 0 : use.uses.back());
+    // Without views the storage is needed where it is read; a table that the host looks up is not.
+    const bool outlives_reads = has_views_[file] || storage.is_output;
+    const NodeId last =
+        std::max(outlives_reads ? std::min(storage.last, end) : 0, use.uses.empty() ? 0 : use.uses.back());
     if (use.uses.empty()) use.uses.push_back(end);
     // A view made of a weight points to its place: the weight must not move while the view lives.
     if (!has_views_[file] && last == use.uses.back()) return;
@@ -79,6 +88,7 @@ class UseCollector {
 
   const Graph& graph_;
   const StorageTable& storages_;
+  const std::map<NodeId, std::uint32_t>& lookups_;
   std::vector<plan::StorageUse> uses_;
   std::vector<bool> has_views_;
 };
@@ -113,8 +123,14 @@ void ModelData::analyse() {
   const graph::ShapeTable fixed =
       graph::evaluate_shapes(*program_, graph::SymbolValues(program_->symbols.size(), std::nullopt));
   storages_ = graph::analyse_storages(graph, fixed, file_of_input_);
-  storage_uses_ = UseCollector(graph, storages_, weights_.files.size()).collect(weights_, file_of_input_);
+  find_host_lookups();
+  std::map<NodeId, std::uint32_t> lookups;
+  for (const HostLookup& lookup : host_lookups_) lookups[lookup.step] = weights_.weights[lookup.weight].file;
+  storage_uses_ =
+      UseCollector(graph, storages_, weights_.files.size(), lookups).collect(weights_, file_of_input_);
   packing_ = plan::pack_units(storage_uses_);
+  find_splittable();
+  no_waves_ = find_obstacle_to_waves();
   for (std::size_t u = 0; u < packing_.units.size(); ++u) {
     const auto& content = packing_.content[u];
     packing_.units[u].name =
@@ -127,6 +143,76 @@ void ModelData::analyse() {
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     if (graph.outputs[i].kind == graph::OutputKind::user) user_outputs_.push_back(i);
   }
+}
+
+/// The weight that an argument names directly, UINT32_MAX where it is none.
+std::uint32_t ModelData::weight_argument(const graph::Node& node, std::string_view name) const {
+  const graph::Argument* argument = node.find_argument(name);
+  const auto* ref = argument == nullptr ? nullptr : std::get_if<graph::Ref>(&argument->value);
+  if (ref == nullptr) return UINT32_MAX;
+  for (std::size_t i = 0; i < weight_of_input_.size(); ++i) {
+    if (program_->graph.inputs[i].value == ref->value) return weight_of_input_[i];
+  }
+  return UINT32_MAX;
+}
+
+void ModelData::find_host_lookups() {
+  const Graph& graph = program_->graph;
+  for (NodeId step = 0; step < graph.nodes.size(); ++step) {
+    const graph::Node& node = graph.nodes[step];
+    if (!node.is_operator() || node.op_name() != "aten::embedding" || !node.overload().empty()) continue;
+    const std::uint32_t weight = weight_argument(node, "weight");
+    if (weight == UINT32_MAX) continue;
+    const std::uint32_t file = weights_.weights[weight].file;
+    const graph::StorageId storage = storages_.of_value[node.read_values().front()];
+    // Small tables travel packed with their neighbours at no cost of their own.
+    if (weights_.files[file].bytes < plan::kSmallStorage || storages_.storages[storage].written) continue;
+    host_lookups_.push_back({step, weight});
+    if (std::find(host_tables_.begin(), host_tables_.end(), file) == host_tables_.end())
+      host_tables_.push_back(file);
+  }
+}
+
+void ModelData::find_splittable() {
+  const Graph& graph = program_->graph;
+  std::map<std::uint32_t, std::size_t> products;  // per file: linear steps that multiply by it
+  std::map<std::uint32_t, std::uint32_t> weight_of;
+  for (const graph::Node& node : graph.nodes) {
+    if (!node.is_operator() || node.op_name() != "aten::linear" || !node.overload().empty()) continue;
+    const std::uint32_t weight = weight_argument(node, "weight");
+    if (weight == UINT32_MAX) continue;
+    ++products[weights_.weights[weight].file];
+    weight_of[weights_.weights[weight].file] = weight;
+  }
+  for (const auto& [file, count] : products) {
+    const graph::ConcreteMeta& meta = weights_.weights[weight_of[file]].meta;
+    const Bytes element = graph::element_size(meta.dtype);
+    const bool whole =
+        meta.sizes.size() == 2 && meta.storage_offset == 0 && meta.strides[1] == 1 &&
+        meta.strides[0] == meta.sizes[1] && meta.sizes[0] > 1 &&
+        static_cast<Bytes>(meta.sizes[0] * meta.sizes[1]) * element == weights_.files[file].bytes;
+    const std::size_t names = static_cast<std::size_t>(
+        std::count_if(weights_.weights.begin(), weights_.weights.end(),
+                      [&, f = file](const graph::Weight& weight) { return weight.file == f; }));
+    if (!whole || names != 1 || storage_uses_[file].state || storage_uses_[file].uses.size() != count)
+      continue;
+    splittable_.push_back(
+        {file, static_cast<std::uint64_t>(meta.sizes[0]), static_cast<Bytes>(meta.sizes[1]) * element});
+  }
+}
+
+std::int64_t ModelData::linear_rows(NodeId step) const {
+  return weights_.weights[weight_argument(program_->graph.nodes[step], "weight")].meta.sizes[0];
+}
+
+std::string ModelData::find_obstacle_to_waves() const {
+  for (const plan::StorageUse& use : storage_uses_) {
+    if (use.state) return "it changes its own state";
+  }
+  for (const graph::Node& node : program_->graph.nodes) {
+    if (exec::is_random(node)) return "it draws random numbers";
+  }
+  return "";
 }
 
 bool ModelData::writes_input(ValueId value) const {

@@ -12,8 +12,15 @@
 #include "graph/storages.hpp"
 #include "lowtide/model.hpp"
 #include "plan/unit_packing.hpp"
+#include "plan/weight_split.hpp"
 
 namespace lowtide::detail {
+
+/// An embedding whose table stays on the host: only the rows that a job asks for travel.
+struct HostLookup {
+  graph::NodeId step = 0;
+  std::uint32_t weight = 0;  // index into weights().weights
+};
 
 class ModelData {
  public:
@@ -36,6 +43,15 @@ class ModelData {
   const std::vector<plan::StorageUse>& storage_uses() const { return storage_uses_; }
   /// How the used files travel.
   const plan::Packing& packing() const { return packing_; }
+  const std::vector<HostLookup>& host_lookups() const { return host_lookups_; }
+  /// Files of tables that are looked up on the host, each once.
+  const std::vector<std::uint32_t>& host_tables() const { return host_tables_; }
+  /// Files that may be cut into rows: weights of `linear` and nothing else.
+  const std::vector<plan::SplittableWeight>& splittable() const { return splittable_; }
+  /// Rows of the weight of the `linear` at `step`, which is splittable.
+  std::int64_t linear_rows(graph::NodeId step) const;
+  /// Why jobs of this model cannot pass its layers together; empty where they can.
+  const std::string& no_waves() const { return no_waves_; }
   /// User and constant inputs in flattened order, as indices into program().graph.inputs.
   const std::vector<std::size_t>& user_inputs() const { return user_inputs_; }
   /// User outputs in flattened order, as indices into program().graph.outputs.
@@ -51,6 +67,10 @@ class ModelData {
  private:
   ModelData() = default;
   void analyse();
+  std::uint32_t weight_argument(const graph::Node& node, std::string_view name) const;
+  void find_host_lookups();
+  void find_splittable();
+  std::string find_obstacle_to_waves() const;
 
   std::filesystem::path path_;
   std::uint64_t file_bytes_ = 0;
@@ -64,6 +84,10 @@ class ModelData {
   graph::StorageTable storages_;  // shapes as far as they do not depend on the inputs
   std::vector<plan::StorageUse> storage_uses_;
   plan::Packing packing_;
+  std::vector<HostLookup> host_lookups_;
+  std::vector<std::uint32_t> host_tables_;
+  std::vector<plan::SplittableWeight> splittable_;
+  std::string no_waves_;
   std::vector<std::size_t> user_inputs_;
   std::vector<std::size_t> user_outputs_;
 };

@@ -28,6 +28,7 @@ std::vector<PlanSummary> Session::plan_jobs(const std::vector<PlannedJob>& jobs)
     graph::InputDescriptions inputs = entry.data->describe(job.shapes);
     PlannedModel& model = models[job.model.index];
     model.data = entry.data;
+    ++model.jobs;
     bool known = false;
     for (const ShapePlan& shape : model.shapes) known = known || shape.inputs == inputs;
     if (known) continue;
@@ -70,10 +71,17 @@ std::vector<at::Tensor> Session::run(ModelHandle model, const std::vector<at::Te
   return impl_->run(model.index, inputs);
 }
 
+std::vector<JobOutcome> Session::run_many(ModelHandle model,
+                                          const std::vector<std::vector<at::Tensor>>& jobs) {
+  const std::lock_guard lock(impl_->mutex);
+  if (model.index >= impl_->entries.size()) throw UsageError("no such model in this session");
+  return impl_->run_many(model.index, jobs);
+}
+
 std::vector<CapPoint> Session::cap_curve() const {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->plan) return {};
-  return detail::cap_curve({.card = impl_->card, .after_job = impl_->options.after_job}, *impl_->plan);
+  return detail::cap_curve(impl_->plan_request(), *impl_->plan);
 }
 
 const JobStats& Session::last_job() const {

@@ -1,5 +1,6 @@
-// The inside of a session: what it holds, and its work in two files, session_setup.cpp (devices, plans,
-// loading) and session_job.cpp (running one job and cleaning up after it).
+// The inside of a session: what it holds, and its work in three files: session_setup.cpp (devices, plans,
+// loading), session_job.cpp (running jobs and cleaning up after them) and session_recovery.cpp (memory that
+// went missing).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,16 +11,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "device/device.hpp"
 #include "lowtide/session.hpp"
 #include "memory/budget_ledger.hpp"
-#include "session/learned_peaks.hpp"
+#include "session/learned_shapes.hpp"
 #include "session/loaded_model.hpp"
 #include "session/session_planner.hpp"
+#include "session/step_recorder.hpp"
 
 namespace lowtide {
 
@@ -40,15 +41,33 @@ struct Session::Impl {
   bool has_clocks() const { return spec.kind == device::DeviceKind::sim; }
   device::Device& open();
   detail::ShapePlan shape_plan(const Entry& entry, const graph::InputDescriptions& inputs) const;
+  detail::PlanRequest plan_request() const;
   void replan(std::map<std::size_t, detail::PlannedModel> models);
-  const detail::ShapePlan& planned_shape(std::size_t index, const graph::InputDescriptions& inputs);
+  void follow(detail::SessionPlan fresh);
+  const detail::ShapePlan* find_shape(std::size_t index, const graph::InputDescriptions& inputs) const;
+  void plan_shape(std::size_t index, const graph::InputDescriptions& inputs, std::size_t job_count);
   detail::LoadedModel& load(std::size_t index);
   void ensure_slab(std::size_t index);
   void drop_slab();
+  at::Tensor shrink_slab(std::size_t index);
+  void fit_to_memory();
   std::exception_ptr synchronise() noexcept;
+
+  struct PreparedJob {
+    std::vector<at::Tensor> inputs;
+    graph::InputDescriptions described;
+  };
+  PreparedJob prepare(std::size_t index, const std::vector<at::Tensor>& given) const;
+  std::vector<JobOutcome> run_many(std::size_t index, const std::vector<std::vector<at::Tensor>>& given);
+  void run_wave(std::size_t index, std::vector<PreparedJob>& prepared,
+                const std::vector<JobOutcome*>& outcomes);
+  void run_in_place(std::size_t index, PreparedJob& prepared, JobOutcome& outcome);
+  std::exception_ptr end_jobs(std::size_t index, std::exception_ptr error, bool shrunk);
   std::vector<at::Tensor> run(std::size_t index, const std::vector<at::Tensor>& inputs);
-  std::exception_ptr end_job(std::size_t index, std::exception_ptr error);
-  void record_job(const device::DeviceCounters& before, const detail::ShapePlan* shape);
+  void learn(const detail::PlannedModel& planned, const detail::ShapePlan& shape,
+             detail::StepRecorder* recorder, Bytes proved, Bytes window_peak, bool complete);
+  std::unique_ptr<detail::StepRecorder> recorder_for(std::size_t index, const detail::ShapePlan& shape);
+  JobStats measure_wave(const device::DeviceCounters& before, Bytes window_peak) const;
   void check_baseline();
   Bytes fixed_bytes() const { return device->extras()->context_bytes() + library_bytes; }
 
@@ -59,7 +78,7 @@ struct Session::Impl {
   std::mutex mutex;
   std::atomic<bool> cancelled{false};
   std::optional<device::Device> device;
-  detail::LearnedPeaks learned;
+  detail::LearnedShapes learned;
   std::vector<Entry> entries;
   std::optional<detail::SessionPlan> plan;
   std::unique_ptr<memory::BudgetLedger> ledger;
@@ -67,9 +86,11 @@ struct Session::Impl {
   memory::Reservation slab_charge;
   at::Tensor slab;
   std::size_t slab_owner = SIZE_MAX;
+  std::optional<Bytes> reduced_cap;  // other programs hold memory: the plan in force is for this cap
+  Bytes unreduced_peak = 0;          // of the plan that was put aside for that
   JobStats last;
-  Bytes library_bytes = 0;  // what libraries held on the device after the last job
-  std::set<std::string> shapes_run;
+  Bytes library_bytes = 0;                // what libraries held on the device after the last job
+  std::map<std::string, int> shapes_run;  // times, by learned key
   std::size_t jobs = 0;
 };
 

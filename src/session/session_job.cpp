@@ -3,12 +3,16 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "device/job_scope.hpp"
 #include "lowtide/log.hpp"
 #include "session/describe_inputs.hpp"
+#include "session/device_errors.hpp"
 #include "session/session_impl.hpp"
+#include "session/wave_run.hpp"
 
 namespace lowtide {
 
@@ -22,23 +26,35 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::string first_line(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.substr(0, text.find('\n'));
-}
+/// More runs would tell nothing new, and cost a little.
+constexpr int kMeasuredRuns = 2;
 
-/// The exception, with what the device's allocator says as OutOfBudget and what else the device says as
-/// DeviceError.
-[[noreturn]] void rethrow_as_ours(const std::exception_ptr& error) {
+/// Errors that are not one job's own.
+void rethrow_fatal(const std::exception_ptr& error) {
+  if (!error) return;
   try {
     std::rethrow_exception(error);
-  } catch (const c10::OutOfMemoryError& e) {
-    throw OutOfBudget("the device refused memory: " + first_line(e), 0, 0);
-  } catch (const c10::AcceleratorError& e) {
-    throw DeviceError("the device failed: " + first_line(e));
-  } catch (const c10::Error& e) {
-    throw OperatorError("PyTorch refused: " + first_line(e));
+  } catch (const DeviceError&) {
+    throw;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const ArchiveError&) {
+    throw;
+  } catch (...) {
   }
+}
+
+/// Of so many jobs each has the same share of the wave; the first also what does not divide.
+JobStats share_of(const JobStats& wave, std::size_t jobs, bool first) {
+  JobStats share = wave;
+  const auto part = [&](Bytes bytes) { return bytes / jobs + (first ? bytes % jobs : 0); };
+  share.wall_s = wave.wall_s / static_cast<double>(jobs);
+  if (wave.modelled_s) share.modelled_s = *wave.modelled_s / static_cast<double>(jobs);
+  share.h2d_bytes = part(wave.h2d_bytes);
+  share.h2d_copies = part(wave.h2d_copies);
+  share.d2h_bytes = part(wave.d2h_bytes);
+  share.driver_allocs = part(wave.driver_allocs);
+  return share;
 }
 
 }  // namespace
@@ -71,15 +87,16 @@ std::exception_ptr Session::Impl::synchronise() noexcept {
   }
 }
 
-/// Cleans up after a job, whatever happened. Returns `error`, or what the device reports late.
-std::exception_ptr Session::Impl::end_job(std::size_t index, std::exception_ptr error) {
+/// Cleans up after a wave, whatever happened. Returns `error`, or what the device reports late.
+std::exception_ptr Session::Impl::end_jobs(std::size_t index, std::exception_ptr error, bool shrunk) {
   LoadedModel& model = *entries[index].loaded;
-  if (!device->in_place()) {
-    const std::exception_ptr late = synchronise();
-    if (!error) error = late;
+  const std::exception_ptr late = synchronise();
+  if (!error) error = late;
+  model.finish_jobs();
+  if (shrunk) {
+    drop_slab();
+    model.use_plan(plan->models.at(index));
   }
-  model.finish_job();
-  if (device->in_place()) return error;
   if (options.after_job == AfterJob::release) {
     drop_slab();
     device->extras()->trim();
@@ -89,27 +106,17 @@ std::exception_ptr Session::Impl::end_job(std::size_t index, std::exception_ptr 
   return error;
 }
 
-void Session::Impl::record_job(const device::DeviceCounters& before, const ShapePlan* shape) {
-  if (device->in_place()) return;
-  const device::DeviceExtras& extras = *device->extras();
-  const device::DeviceCounters after = extras.counters();
-  if (has_clocks()) last.modelled_s = after.modelled_s - before.modelled_s;
-  last.peak_bytes = extras.window_peak();
-  last.used_after_bytes = after.used_bytes;
-  last.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
-  last.h2d_copies = after.h2d_copies - before.h2d_copies;
-  last.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
-  last.driver_allocs = after.driver_allocs - before.driver_allocs;
-  library_bytes = after.library_bytes;
-  if (shape == nullptr) return;
-  last.first_of_shape = shapes_run.insert(shape->learned_key).second;
-  const Bytes beside_weights = *last.peak_bytes - fixed_bytes() - plan->slab_bytes;
-  if (shape->bounded && beside_weights > shape->peak_bytes)
-    log_message(LogLevel::warning, "a job took " + std::to_string(beside_weights) +
-                                       " bytes beside the weights where " +
-                                       std::to_string(shape->peak_bytes) + " were proved (" + shape->text +
-                                       "): please report this as an error of lowtide");
-  learned.record(shape->learned_key, beside_weights);
+JobStats Session::Impl::measure_wave(const device::DeviceCounters& before, Bytes window_peak) const {
+  JobStats stats;
+  const device::DeviceCounters after = device->extras()->counters();
+  if (has_clocks()) stats.modelled_s = after.modelled_s - before.modelled_s;
+  stats.peak_bytes = window_peak;
+  stats.used_after_bytes = after.used_bytes;
+  stats.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
+  stats.h2d_copies = after.h2d_copies - before.h2d_copies;
+  stats.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
+  stats.driver_allocs = after.driver_allocs - before.driver_allocs;
+  return stats;
 }
 
 void Session::Impl::check_baseline() {
@@ -124,49 +131,170 @@ void Session::Impl::check_baseline() {
   log_message(LogLevel::warning, text);
 }
 
-std::vector<at::Tensor> Session::Impl::run(std::size_t index, const std::vector<at::Tensor>& given) {
-  last = {};
-  const c10::InferenceMode inference;
+Session::Impl::PreparedJob Session::Impl::prepare(std::size_t index,
+                                                  const std::vector<at::Tensor>& given) const {
+  const detail::ModelData& data = *entries[index].data;
+  PreparedJob job{detail::complete_inputs(data, given), {}};
+  job.described = detail::describe_inputs(data, job.inputs);
+  graph::bind_inputs(data.program(), job.described);  // checks
+  return job;
+}
+
+std::unique_ptr<detail::StepRecorder> Session::Impl::recorder_for(std::size_t index, const ShapePlan& shape) {
+  const detail::PlannedModel& model = plan->models.at(index);
+  const auto runs = shapes_run.find(shape.learned_key);
+  const bool known =
+      shape.state == WorkspaceState::learned || (runs != shapes_run.end() && runs->second >= kMeasuredRuns);
+  if (known || !shape.bounded || model.variant->split_weights > 0) return nullptr;
+  return std::make_unique<detail::StepRecorder>(*device, shape.profile.costs.size(), card.alloc_s);
+}
+
+void Session::Impl::run_in_place(std::size_t index, PreparedJob& prepared, JobOutcome& outcome) {
   const auto start = std::chrono::steady_clock::now();
-  Entry& entry = entries[index];
-  const std::vector<at::Tensor> inputs = detail::complete_inputs(*entry.data, given);
-  const graph::InputDescriptions described = detail::describe_inputs(*entry.data, inputs);
-  const ShapePlan* shape = nullptr;
-  if (capped()) {
-    shape = &planned_shape(index, described);
-  } else {
-    graph::bind_inputs(entry.data->program(), described);  // checks
-  }
   LoadedModel& model = load(index);
   open();
-  device::DeviceCounters before;
-  memory::Reservation job_charge;
-  if (capped()) {
-    before = device->extras()->counters();
-    device->extras()->start_window();
-  }
-  std::vector<at::Tensor> results;
+  detail::JobRun job = model.make_job(std::move(prepared.inputs));
   std::exception_ptr error;
   try {
-    const device::JobScope scope(device->extras());
-    if (capped()) {
+    model.run_in_place(job, cancelled);
+    outcome.outputs = job.results();
+  } catch (...) {
+    outcome.error = std::current_exception();
+  }
+  model.finish_jobs();
+  outcome.stats.wall_s = seconds_since(start);
+  last = outcome.stats;
+  if (!outcome.error) ++jobs;
+}
+
+/// Runs at most a wave of jobs. Fills the outcomes; throws what ends all of them.
+void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepared,
+                             const std::vector<JobOutcome*>& outcomes) {
+  const auto start = std::chrono::steady_clock::now();
+  LoadedModel& model = load(index);
+  open();
+  fit_to_memory();
+  const detail::PlannedModel& planned = plan->models.at(index);
+  const ShapePlan& shape = *find_shape(index, prepared.front().described);
+  const Bytes job_bytes = planned.variant->walk.is_wave() || planned.variant->split_weights > 0
+                              ? planned.variant->job_bytes
+                              : shape.peak_bytes;
+  device::DeviceExtras& extras = *device->extras();
+  model.staging().reset();  // results of the wave before have been read out of it
+  const device::DeviceCounters before = extras.counters();
+  extras.start_window();
+  const std::unique_ptr<detail::StepRecorder> recorder = recorder_for(index, shape);
+  std::vector<detail::JobRun> runs;
+  for (PreparedJob& job : prepared) runs.push_back(model.make_job(std::move(job.inputs)));
+  detail::WaveHooks hooks{.cancel = &cancelled, .recorder = recorder.get()};
+  hooks.shrink_slab = [&] { return shrink_slab(index); };
+  detail::WaveRun wave(model, planned, runs, hooks);
+  memory::Reservation job_charge;
+  std::exception_ptr error;
+  try {
+    const device::JobScope scope(&extras);
+    bool whole = true;
+    try {
       ensure_slab(index);
-      job_charge =
-          ledger->reserve(MemoryTag::activations, shape->peak_bytes, "the job's activations and workspace");
+    } catch (const c10::OutOfMemoryError&) {
+      whole = false;
     }
-    model.set_inputs(inputs);
-    model.run(slab, cancelled);
-    results = model.take_outputs();
+    job_charge = ledger->reserve(MemoryTag::activations, job_bytes, "the job's activations and workspace");
+    if (whole) {
+      wave.run(slab);
+    } else {
+      wave.run_shrunk();
+    }
   } catch (...) {
     error = std::current_exception();
   }
-  error = end_job(index, error);
-  record_job(before, error ? nullptr : shape);
-  last.wall_s = seconds_since(start);
-  if (error) rethrow_as_ours(error);
-  ++jobs;
+  error = end_jobs(index, error, wave.shrunk());
+  const Bytes window_peak = std::max(extras.window_peak(), recorder ? recorder->window_peak() : 0);
+  JobStats stats = measure_wave(before, window_peak);
+  stats.wall_s = seconds_since(start);
+  library_bytes = extras.counters().library_bytes;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    outcomes[i]->stats = share_of(stats, runs.size(), i == 0);
+    outcomes[i]->error = runs[i].error;
+  }
+  last = outcomes.front()->stats;
+  if (error) detail::rethrow_as_ours(error);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].alive()) continue;
+    outcomes[i]->outputs = runs[i].results();
+    ++jobs;
+    const ShapePlan* own = find_shape(index, prepared[i].described);
+    if (own != nullptr) outcomes[i]->stats.first_of_shape = ++shapes_run[own->learned_key] == 1;
+  }
+  last = outcomes.front()->stats;
+  if (!wave.shrunk()) learn(planned, shape, recorder.get(), job_bytes, window_peak, runs.front().alive());
   check_baseline();
-  return results;
+}
+
+/// Compares what a wave took with what was proved, and remembers it.
+void Session::Impl::learn(const detail::PlannedModel& planned, const ShapePlan& shape,
+                          detail::StepRecorder* recorder, Bytes proved, Bytes window_peak, bool complete) {
+  const Bytes beside_weights = window_peak - fixed_bytes() - plan->slab_bytes;
+  if (shape.bounded && beside_weights > proved)
+    log_message(LogLevel::warning, "a job took " + std::to_string(beside_weights) +
+                                       " bytes beside the weights where " + std::to_string(proved) +
+                                       " were proved (" + shape.text +
+                                       "): please report this as an error of lowtide");
+  if (!complete || planned.variant->split_weights > 0) return;
+  if (!planned.variant->walk.is_wave()) learned.record_peak(shape.learned_key, beside_weights);
+  if (recorder == nullptr) return;
+  if (const auto measured = recorder->finish(shape.described))
+    learned.record(shape.learned_key, shape.described, *measured);
+}
+
+std::vector<JobOutcome> Session::Impl::run_many(std::size_t index,
+                                                const std::vector<std::vector<at::Tensor>>& given) {
+  const c10::InferenceMode inference;
+  last = {};
+  std::vector<JobOutcome> outcomes(given.size());
+  std::vector<PreparedJob> ready;
+  std::vector<JobOutcome*> waiting;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    try {
+      ready.push_back(prepare(index, given[i]));
+      waiting.push_back(&outcomes[i]);
+    } catch (const InputError&) {
+      outcomes[i].error = std::current_exception();
+    }
+  }
+  if (!capped()) {
+    for (std::size_t i = 0; i < ready.size(); ++i) {
+      run_in_place(index, ready[i], *waiting[i]);
+      rethrow_fatal(waiting[i]->error);
+    }
+    return outcomes;
+  }
+  for (const PreparedJob& job : ready) plan_shape(index, job.described, ready.size());
+  for (std::size_t begin = 0; begin < ready.size();) {
+    const std::size_t left = ready.size() - begin;
+    const std::size_t most = static_cast<std::size_t>(plan->models.at(index).wave());
+    const std::size_t waves = (left + most - 1) / most;
+    const std::size_t size = (left + waves - 1) / waves;  // waves of equal size
+    std::vector<PreparedJob> wave(std::make_move_iterator(ready.begin() + begin),
+                                  std::make_move_iterator(ready.begin() + begin + size));
+    for (const PreparedJob& job : wave)
+      plan_shape(index, job.described, 1);  // a bounded cache may have let it go
+    try {
+      run_wave(index, wave, {waiting.begin() + begin, waiting.begin() + begin + size});
+    } catch (const OutOfBudget&) {  // these jobs cannot run; the next may
+      for (std::size_t i = begin; i < begin + size; ++i) {
+        if (!waiting[i]->error) waiting[i]->error = std::current_exception();
+      }
+    }
+    begin += size;
+  }
+  return outcomes;
+}
+
+std::vector<at::Tensor> Session::Impl::run(std::size_t index, const std::vector<at::Tensor>& given) {
+  JobOutcome outcome = std::move(run_many(index, {given}).front());
+  if (outcome.error) std::rethrow_exception(outcome.error);
+  return std::move(outcome.outputs);
 }
 
 }  // namespace lowtide

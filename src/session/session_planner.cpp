@@ -4,12 +4,9 @@
 #include <cmath>
 
 #include "base/checked_math.hpp"
-#include "plan/schedule.hpp"
 
 namespace lowtide::detail {
 namespace {
-
-using plan::ResidencySearch;
 
 constexpr int kCurvePoints = 8;
 /// --low-vram: as slow as this times resident time is acceptable...
@@ -17,39 +14,143 @@ constexpr double kLowVramSlowdown = 1.2;
 /// ...and more than this share of the resident peak is not.
 constexpr double kLowVramShare = 0.4;
 
-/// Everything about the models that does not depend on the cap.
-struct Needs {
-  std::map<std::size_t, ResidencySearch> searches;
-  Bytes job_bytes = 0;
-  Bytes min_slab = 0;
-  Bytes full_slab = 0;
-  const ShapePlan* largest = nullptr;
-  const ModelData* largest_model = nullptr;
+/// How one model runs under a cap.
+struct Choice {
+  std::shared_ptr<const Variant> variant;
+  plan::ResidencyPlan residency;
 };
 
-Needs collect_needs(const PlanRequest& request, std::map<std::size_t, PlannedModel>& models) {
-  Needs needs;
-  for (auto& [index, model] : models) {
-    const ShapePlan* slowest = nullptr;
-    for (const ShapePlan& shape : model.shapes) {
-      if (needs.largest == nullptr || shape.peak_bytes > needs.job_bytes) {
-        needs.job_bytes = shape.peak_bytes;
-        needs.largest = &shape;
-        needs.largest_model = model.data.get();
-      }
-      if (slowest == nullptr || shape.total_step_s > slowest->total_step_s) slowest = &shape;
-    }
-    model.problem = residency_problem(*model.data, *slowest, request.card);
-    const auto [search, fresh] = needs.searches.try_emplace(index, model.problem);
-    needs.min_slab = std::max(needs.min_slab, search->second.min_slab_bytes());
-    needs.full_slab = std::max(needs.full_slab, search->second.full_slab_bytes());
-  }
-  return needs;
-}
+/// All models of a session under one cap.
+struct Choices {
+  std::map<std::size_t, Choice> models;
+  Bytes job_bytes = 0;
+  double per_job_s = 0;  // summed over the models
+};
 
-/// Slab sizes from the smallest to the full one, each a constant factor above the one before.
-std::vector<Bytes> slab_ladder(Bytes smallest, Bytes full) {
-  std::vector<Bytes> ladder{smallest};
+/// Everything about the models that does not depend on the cap.
+class Planners {
+ public:
+  Planners(const PlanRequest& request, const std::map<std::size_t, PlannedModel>& models)
+      : context_(request.card.context_bytes), keeps_(request.after_job == AfterJob::keep) {
+    for (const auto& [index, model] : models) {
+      for (const ShapePlan& shape : model.shapes) {
+        if (largest_ != nullptr && shape.peak_bytes <= largest_->peak_bytes) continue;
+        largest_ = &shape;
+        largest_model_ = model.data.get();
+      }
+      const ModelRequest of_model{.card = &request.card,
+                                  .wave = request.wave,
+                                  .jobs = std::max<std::size_t>(model.jobs, 1),
+                                  .keeps = keeps_,
+                                  .allow_split = request.allow_split};
+      planners_.try_emplace(index, *model.data, model.shapes, of_model);
+    }
+  }
+
+  bool keeps() const { return keeps_; }
+  Bytes smallest_job_bytes() const {
+    return most([](const ModelPlanner& planner) { return planner.smallest().job_bytes; });
+  }
+  Bytes smallest_slab_bytes() const {
+    return most([](const ModelPlanner& planner) { return planner.smallest().search().min_slab_bytes(); });
+  }
+  Bytes full_slab_bytes() const {
+    return most([](const ModelPlanner& planner) { return planner.full_slab_bytes(); });
+  }
+  Bytes alone_bytes() const {
+    return most([](const ModelPlanner& planner) { return planner.alone_bytes(); });
+  }
+  Bytes min_cap() const { return context_ + smallest_job_bytes() + smallest_slab_bytes(); }
+  Bytes resident_peak() const { return full_slab_bytes() + alone_bytes(); }
+  double resident_s() const {
+    double sum = 0;
+    for (const auto& [index, planner] : planners_) sum += planner.resident_s();
+    return sum;
+  }
+
+  /// With split weights, where that helps.
+  std::optional<Bytes> min_cap_split() const {
+    Bytes most_bytes = 0;
+    bool helps = false;
+    for (const auto& [index, planner] : planners_) {
+      const std::optional<Bytes> split = planner.smallest_split_bytes();
+      helps = helps || (split && *split < planner.smallest_bytes());
+      most_bytes = std::max(most_bytes, std::min(split.value_or(UINT64_MAX), planner.smallest_bytes()));
+    }
+    return helps ? std::optional(context_ + most_bytes) : std::nullopt;
+  }
+
+  /// The fastest way for each model under the cap; nothing where it is too small. With several models, what
+  /// their jobs need together with the largest slab must fit.
+  std::optional<Choices> choose(Bytes cap) const {
+    if (cap < context_) return std::nullopt;
+    const Bytes room = cap - context_;
+    Choices choices;
+    for (const auto& [index, planner] : planners_) {
+      auto variant = planner.fastest(room);
+      if (!variant) return std::nullopt;
+      choices.job_bytes = std::max(choices.job_bytes, variant->job_bytes);
+      choices.models[index].variant = std::move(variant);
+    }
+    if (!settle(choices, room)) {
+      choices.job_bytes = smallest_job_bytes();
+      if (!settle(choices, room)) return std::nullopt;
+    }
+    for (auto& [index, choice] : choices.models) {
+      const plan::ResidencySearch& search = choice.variant->search();
+      choice.residency = search.plan(std::min(room - choices.job_bytes, search.full_slab_bytes()), keeps_);
+      choices.per_job_s += choice.residency.predicted_s / choice.variant->walk.jobs;
+    }
+    return choices;
+  }
+
+  [[noreturn]] void refuse(Bytes cap) const {
+    std::string message = "a cap of " + std::to_string(cap) +
+                          " bytes is too small: the smallest that works is " + std::to_string(min_cap()) +
+                          " (" + format_bytes(min_cap()) + "): weights " +
+                          format_bytes(smallest_slab_bytes()) + ", activations and workspace " +
+                          format_bytes(smallest_job_bytes()) + ", context " + format_bytes(context_);
+    const std::optional<Bytes> split = min_cap_split();
+    if (split)
+      message += "; with --allow-split " + std::to_string(*split) + " (" + format_bytes(*split) + ")";
+    if (largest_ != nullptr && !largest_->largest_step.empty())
+      message += "; '" + largest_model_->path().filename().string() + "' needs most at " +
+                 largest_->largest_step + " with " + largest_->text;
+    throw PlanInfeasible(message, min_cap(), split);
+  }
+
+ private:
+  /// Each model's fastest variant that leaves `choices.job_bytes` to the jobs of all.
+  bool settle(Choices& choices, Bytes room) const {
+    for (const auto& [index, planner] : planners_) {
+      auto variant = planner.fastest(room, choices.job_bytes);
+      if (!variant) return false;
+      choices.models[index].variant = std::move(variant);
+    }
+    return true;
+  }
+
+  template <class Of>
+  Bytes most(Of of) const {
+    Bytes result = 0;
+    for (const auto& [index, planner] : planners_) result = std::max(result, of(planner));
+    return result;
+  }
+
+  Bytes context_;
+  bool keeps_;
+  std::map<std::size_t, ModelPlanner> planners_;
+  const ShapePlan* largest_ = nullptr;
+  const ModelData* largest_model_ = nullptr;
+};
+
+/// Caps from the smallest to the one that keeps everything, the room for weights growing by a constant
+/// factor.
+std::vector<Bytes> cap_ladder(const Planners& planners) {
+  const Bytes smallest = planners.smallest_slab_bytes();
+  const Bytes full = planners.full_slab_bytes();
+  const Bytes rest = planners.min_cap() - smallest;
+  std::vector<Bytes> ladder{rest + smallest};
   const double ratio = smallest == 0 ? 1 : static_cast<double>(full) / static_cast<double>(smallest);
   for (int i = 1; i <= kCurvePoints; ++i) {
     const double factor = std::pow(ratio, static_cast<double>(i) / kCurvePoints);
@@ -57,137 +158,103 @@ std::vector<Bytes> slab_ladder(Bytes smallest, Bytes full) {
         i == kCurvePoints
             ? full
             : round_up(static_cast<Bytes>(static_cast<double>(smallest) * factor), plan::kGranule);
-    if (slab > ladder.back()) ladder.push_back(slab);
+    if (rest + slab > ladder.back()) ladder.push_back(rest + slab);
   }
   return ladder;
 }
 
-/// Predicted time of one job of each model, summed, with a slab of this size.
-double predicted(const Needs& needs, Bytes slab, bool keeps) {
-  double total = 0;
-  for (const auto& [index, search] : needs.searches)
-    total += search.plan(std::max(search.min_slab_bytes(), std::min(slab, search.full_slab_bytes())), keeps)
-                 .predicted_s;
-  return total;
-}
-
-Session::LowVramChoice choose_low_vram(const Needs& needs, Bytes context, bool keeps) {
+Session::LowVramChoice choose_low_vram(const Planners& planners, Bytes context) {
   Session::LowVramChoice choice;
-  choice.min_cap = context + needs.min_slab + needs.job_bytes;
-  const Bytes resident_peak = needs.full_slab + needs.job_bytes;
+  choice.min_cap = planners.min_cap();
+  const Bytes resident_peak = planners.resident_peak();
   choice.share_of_peak_cap = context + static_cast<Bytes>(kLowVramShare * static_cast<double>(resident_peak));
-  const double limit = kLowVramSlowdown * predicted(needs, needs.full_slab, true);
+  const double limit = kLowVramSlowdown * planners.resident_s();
+  const auto fast_enough = [&](Bytes cap) {
+    const auto choices = planners.choose(cap);
+    return choices && choices->per_job_s <= limit;
+  };
   choice.near_resident_cap = context + resident_peak;
-  const std::vector<Bytes> ladder = slab_ladder(needs.min_slab, needs.full_slab);
+  const std::vector<Bytes> ladder = cap_ladder(planners);
   for (std::size_t i = 0; i < ladder.size(); ++i) {
-    if (predicted(needs, ladder[i], keeps) > limit) continue;
+    if (!fast_enough(ladder[i])) continue;
     Bytes good = ladder[i];  // refine between the rung that is too slow and this one
     Bytes slow = i == 0 ? good : ladder[i - 1];
     for (int k = 0; k < 6 && good - slow > plan::kGranule; ++k) {
-      const Bytes middle = round_up(slow + (good - slow) / 2, plan::kGranule);
-      (predicted(needs, middle, keeps) > limit ? slow : good) = middle;
+      const Bytes middle = slow + round_up((good - slow) / 2, plan::kGranule);
+      (fast_enough(middle) ? good : slow) = middle;
     }
-    choice.near_resident_cap = context + good + needs.job_bytes;
+    choice.near_resident_cap = good;
     break;
   }
   choice.chosen = std::max(choice.min_cap, std::min(choice.near_resident_cap, choice.share_of_peak_cap));
   return choice;
 }
 
-[[noreturn]] void refuse(const Needs& needs, Bytes cap, Bytes min_cap, Bytes context) {
-  std::string message =
-      "a cap of " + std::to_string(cap) + " bytes is too small: the smallest that works is " +
-      std::to_string(min_cap) + " (" + format_bytes(min_cap) + "): weights " + format_bytes(needs.min_slab) +
-      ", activations and workspace " + format_bytes(needs.job_bytes) + ", context " + format_bytes(context);
-  if (needs.largest != nullptr && !needs.largest->largest_step.empty())
-    message += "; '" + needs.largest_model->path().filename().string() + "' needs most at " +
-               needs.largest->largest_step + " with " + needs.largest->text;
-  throw PlanInfeasible(message, min_cap);
+/// A wave that nobody could run is not asked for in vain.
+void check_wave(const PlanRequest& request, const std::map<std::size_t, PlannedModel>& models) {
+  if (request.wave <= 1 || models.empty()) return;
+  for (const auto& [index, model] : models) {
+    if (model.data->no_waves().empty()) return;
+  }
+  const ModelData& data = *models.begin()->second.data;
+  throw UsageError("a wave of " + std::to_string(request.wave) + " has no effect on '" +
+                   data.path().filename().string() + "': " + data.no_waves() +
+                   ", so its jobs run one by one; leave --wave out");
 }
 
 }  // namespace
 
 SessionPlan plan_session(const PlanRequest& request, std::map<std::size_t, PlannedModel> models) {
+  check_wave(request, models);
   SessionPlan result;
   result.models = std::move(models);
-  const Needs needs = collect_needs(request, result.models);
-  const bool keeps = request.after_job == AfterJob::keep;
+  const Planners planners(request, result.models);
   result.context_bytes = request.card.context_bytes;
-  result.job_bytes = needs.job_bytes;
-  result.min_cap_bytes = result.context_bytes + needs.min_slab + needs.job_bytes;
+  result.min_cap_bytes = planners.min_cap();
+  result.min_cap_split_bytes = planners.min_cap_split();
   if (request.low_vram && !request.vram_cap)
-    result.low_vram = choose_low_vram(needs, result.context_bytes, keeps);
+    result.low_vram = choose_low_vram(planners, result.context_bytes);
   result.cap_bytes = request.vram_cap              ? *request.vram_cap
                      : result.low_vram.has_value() ? result.low_vram->chosen
                                                    : request.card.total_bytes;
   result.cap_bytes = std::min(result.cap_bytes, request.card.total_bytes);
-  if (result.cap_bytes < result.min_cap_bytes)
-    refuse(needs, result.cap_bytes, result.min_cap_bytes, result.context_bytes);
-
-  const Bytes room = result.cap_bytes - result.context_bytes - result.job_bytes;
-  for (auto& [index, model] : result.models) {
-    const ResidencySearch& search = needs.searches.at(index);
-    model.residency = search.plan(std::min(room, search.full_slab_bytes()), keeps);
-    const plan::Schedule schedule = plan::simulate(model.problem, model.residency.fetches, !keeps);
-    model.compute_s = schedule.compute_s;
-    model.copy_s = schedule.copy_s;
+  std::optional<Choices> choices = planners.choose(result.cap_bytes);
+  if (!choices) planners.refuse(result.cap_bytes);
+  result.job_bytes = choices->job_bytes;
+  for (auto& [index, choice] : choices->models) {
+    PlannedModel& model = result.models.at(index);
+    const plan::ResidencySearch& search = choice.variant->search();
+    model.variant = std::move(choice.variant);
+    model.residency = std::move(choice.residency);
+    model.smallest = search.plan(search.min_slab_bytes(), planners.keeps());
+    model.schedule = plan::simulate(model.variant->problem, model.residency.fetches, !planners.keeps());
     result.slab_bytes = std::max(result.slab_bytes, model.residency.slab_bytes);
+    result.exact = result.exact && model.variant->split_weights == 0;
   }
-  result.kept_bytes = keeps ? result.slab_bytes : 0;
+  result.kept_bytes = planners.keeps() ? result.slab_bytes : 0;
   return result;
 }
 
 std::vector<CapPoint> cap_curve(const PlanRequest& request, const SessionPlan& plan) {
-  std::map<std::size_t, PlannedModel> models = plan.models;
-  const Needs needs = collect_needs(request, models);
-  const bool keeps = request.after_job == AfterJob::keep;
+  const Planners planners(request, plan.models);
   std::vector<CapPoint> curve;
-  for (const Bytes slab : slab_ladder(needs.min_slab, needs.full_slab)) {
-    CapPoint point{.cap_bytes = plan.context_bytes + needs.job_bytes + slab};
-    for (const auto& [index, search] : needs.searches) {
-      const plan::ResidencyPlan residency =
-          search.plan(std::max(search.min_slab_bytes(), std::min(slab, search.full_slab_bytes())), keeps);
-      point.predicted_s += residency.predicted_s;
-      point.resident_bytes += residency.resident_bytes;
-      point.streamed_bytes += residency.streamed_bytes;
+  for (const Bytes cap : cap_ladder(planners)) {
+    const auto choices = planners.choose(cap);
+    if (!choices) continue;
+    CapPoint point{.cap_bytes = cap, .predicted_s = choices->per_job_s};
+    for (const auto& [index, choice] : choices->models) {
+      point.resident_bytes += choice.residency.resident_bytes;
+      point.streamed_bytes += choice.residency.streamed_bytes;
+      point.wave = std::max(point.wave, choice.variant->walk.jobs);
     }
     // The plan of a smaller cap also works under this one.
     if (!curve.empty() && curve.back().predicted_s < point.predicted_s) {
-      const Bytes cap = point.cap_bytes;
       point = curve.back();
       point.cap_bytes = cap;
     }
     curve.push_back(point);
   }
   return curve;
-}
-
-PlanSummary summarise_in_place(const PlannedModel& model, const ShapePlan& shape) {
-  PlanSummary summary;
-  summary.model = model.data->path().stem().string();
-  summary.shapes = shape.text;
-  summary.bounded = shape.bounded;
-  summary.activation_bytes = shape.activation_bytes;
-  summary.activation_lower_bound_bytes = shape.activation_bytes;
-  summary.workspace_bytes = shape.peak_bytes - shape.activation_bytes;
-  summary.workspace_state = shape.state;
-  summary.largest_step = shape.largest_step;
-  return summary;
-}
-
-PlanSummary summarise(const SessionPlan& plan, const PlannedModel& model, const ShapePlan& shape) {
-  PlanSummary summary = summarise_in_place(model, shape);
-  summary.context_bytes = plan.context_bytes;
-  summary.kept_bytes = plan.kept_bytes;
-  summary.peak_bytes = plan.context_bytes + plan.slab_bytes + shape.peak_bytes;
-  summary.min_cap_bytes = plan.min_cap_bytes;
-  summary.resident_bytes = model.residency.resident_bytes;
-  summary.streamed_bytes_per_pass = model.residency.streamed_bytes;
-  summary.predicted_s = model.residency.predicted_s;
-  summary.compute_s = model.compute_s;
-  summary.copy_s = model.copy_s;
-  summary.stall_s = model.residency.stall_s;
-  return summary;
 }
 
 }  // namespace lowtide::detail

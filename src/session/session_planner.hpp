@@ -10,8 +10,8 @@
 
 #include "lowtide/options.hpp"
 #include "lowtide/session.hpp"
-#include "plan/residency_search.hpp"
-#include "session/shape_plan.hpp"
+#include "plan/schedule.hpp"
+#include "session/model_planner.hpp"
 
 namespace lowtide::detail {
 
@@ -19,19 +19,24 @@ namespace lowtide::detail {
 struct PlannedModel {
   std::shared_ptr<const ModelData> data;
   std::vector<ShapePlan> shapes;
-  plan::ResidencyProblem problem;  // at the shape that takes longest
+  std::size_t jobs = 0;  // that are known to come
+  std::shared_ptr<const Variant> variant;
   plan::ResidencyPlan residency;
-  double compute_s = 0;
-  double copy_s = 0;
+  plan::ResidencyPlan smallest;  // with the least slab: what is left when memory goes missing
+  plan::Schedule schedule;       // of one walk in the steady state
+
+  int wave() const { return variant->walk.jobs; }
 };
 
 struct SessionPlan {
   Bytes cap_bytes = 0;
   Bytes min_cap_bytes = 0;
+  std::optional<Bytes> min_cap_split_bytes;
   Bytes context_bytes = 0;
   Bytes slab_bytes = 0;
   Bytes kept_bytes = 0;
-  Bytes job_bytes = 0;  // highest need of any job beside the weights
+  Bytes job_bytes = 0;  // highest need of any job or wave beside the weights
+  bool exact = true;
   std::optional<Session::LowVramChoice> low_vram;
   std::map<std::size_t, PlannedModel> models;  // by handle index
 };
@@ -41,13 +46,15 @@ struct PlanRequest {
   std::optional<Bytes> vram_cap;
   bool low_vram = false;
   AfterJob after_job = AfterJob::keep;
+  int wave = 1;
+  bool allow_split = false;
 };
 
-/// `models` come with data and shapes; the rest is filled in. Throws PlanInfeasible.
+/// `models` come with data, shapes and jobs; the rest is filled in. Throws PlanInfeasible.
 SessionPlan plan_session(const PlanRequest& request, std::map<std::size_t, PlannedModel> models);
 
-/// The curve of predicted time over the cap, from the smallest cap to the one that keeps everything; for the
-/// model that needs most.
+/// The curve of predicted time per job over the cap, from the smallest cap to the one that keeps everything;
+/// summed over the models.
 std::vector<CapPoint> cap_curve(const PlanRequest& request, const SessionPlan& plan);
 
 /// What users see of one model at one shape.

@@ -26,6 +26,10 @@ Session::Impl::Impl(const SessionOptions& session_options)
     throw UsageError(
         std::string(options.vram_cap ? "--vram-cap" : "--low-vram") +
         " has no effect on the cpu, where weights are used in place: choose --device sim or cuda");
+  if (!capped() && (options.wave != 1 || options.allow_split))
+    throw UsageError(std::string(options.wave != 1 ? "--wave" : "--allow-split") +
+                     " has no effect on the cpu, where no weights move: choose --device sim or cuda");
+  if (options.wave < 0) throw UsageError("a wave has at least one job: give a number from 1, or 0 for auto");
   if (options.low_vram) options.after_job = AfterJob::release;
   if (spec.kind == device::DeviceKind::sim) card = device::sim::parse_card(spec.card_json);
   threads = options.threads > 0 ? options.threads : detail::physical_cores();
@@ -67,12 +71,22 @@ ShapePlan Session::Impl::shape_plan(const Entry& entry, const graph::InputDescri
   return detail::make_shape_plan(*entry.data, inputs, card, learned, threads);
 }
 
+detail::PlanRequest Session::Impl::plan_request() const {
+  return {.card = card,
+          .vram_cap = options.vram_cap,
+          .low_vram = options.low_vram,
+          .after_job = options.after_job,
+          .wave = options.wave,
+          .allow_split = options.allow_split};
+}
+
 void Session::Impl::replan(std::map<std::size_t, PlannedModel> models) {
-  detail::SessionPlan fresh = detail::plan_session({.card = card,
-                                                    .vram_cap = options.vram_cap,
-                                                    .low_vram = options.low_vram,
-                                                    .after_job = options.after_job},
-                                                   std::move(models));
+  reduced_cap.reset();
+  follow(detail::plan_session(plan_request(), std::move(models)));
+}
+
+/// Puts a plan in force: nothing is on the device then but the context.
+void Session::Impl::follow(detail::SessionPlan fresh) {
   drop_slab();
   for (Entry& entry : entries) {
     if (entry.loaded) entry.loaded->forget_device();
@@ -83,34 +97,49 @@ void Session::Impl::replan(std::map<std::size_t, PlannedModel> models) {
   context_charge = ledger->reserve(MemoryTag::context, plan->context_bytes, "the device's context");
   if (device && !device->in_place()) device->extras()->set_cap(plan->cap_bytes);
   for (auto& [index, model] : plan->models) {
-    if (entries[index].loaded) entries[index].loaded->use_plan(model.residency);
+    if (entries[index].loaded) entries[index].loaded->use_plan(model);
   }
 }
 
-const ShapePlan& Session::Impl::planned_shape(std::size_t index, const graph::InputDescriptions& inputs) {
-  const auto find = [&]() -> const ShapePlan* {
-    if (!plan) return nullptr;
-    const auto model = plan->models.find(index);
-    if (model == plan->models.end()) return nullptr;
-    for (const ShapePlan& shape : model->second.shapes)
-      if (shape.inputs == inputs) return &shape;
-    return nullptr;
-  };
-  if (const ShapePlan* known = find()) return *known;
-  ShapePlan shape = shape_plan(entries[index], inputs);
-  const bool fits = plan && plan->models.count(index) > 0 && shape.peak_bytes <= plan->job_bytes;
-  if (fits) {  // the present slab leaves room for it
-    auto& shapes = plan->models[index].shapes;
-    if (shapes.size() >= kMaxShapePlans) shapes.erase(shapes.begin());
-    shapes.push_back(std::move(shape));
-    return shapes.back();
+const ShapePlan* Session::Impl::find_shape(std::size_t index, const graph::InputDescriptions& inputs) const {
+  if (!plan) return nullptr;
+  const auto model = plan->models.find(index);
+  if (model == plan->models.end()) return nullptr;
+  for (const ShapePlan& shape : model->second.shapes)
+    if (shape.inputs == inputs) return &shape;
+  return nullptr;
+}
+
+/// Makes sure that the plan in force covers a shape, of which so many jobs come.
+void Session::Impl::plan_shape(std::size_t index, const graph::InputDescriptions& inputs,
+                               std::size_t job_count) {
+  const bool known = find_shape(index, inputs) != nullptr;
+  const auto planned = plan ? plan->models.find(index) : std::map<std::size_t, PlannedModel>::iterator();
+  const bool has_model = plan && planned != plan->models.end();
+  // More jobs than were known of may be worth a wave, or a larger one.
+  const bool enough_jobs = has_model && (options.wave == 1 || job_count <= planned->second.jobs);
+  if (known && enough_jobs) return;
+  std::optional<ShapePlan> shape;
+  if (!known) shape = shape_plan(entries[index], inputs);
+  if (has_model && enough_jobs) {
+    const detail::Variant& variant = *planned->second.variant;
+    const Bytes need = variant.walk.is_wave()
+                           ? plan::wave_bytes(shape->profile.memory, variant.walk, variant.spill)
+                           : shape->peak_bytes;
+    if (shape->bounded == planned->second.shapes.front().bounded && variant.split_weights == 0 &&
+        need <= plan->job_bytes) {  // the present slab leaves room for it
+      auto& shapes = planned->second.shapes;
+      if (shapes.size() >= kMaxShapePlans) shapes.erase(shapes.begin());
+      shapes.push_back(std::move(*shape));
+      return;
+    }
   }
   std::map<std::size_t, PlannedModel> models;
   if (plan) models = plan->models;
   models[index].data = entries[index].data;
-  models[index].shapes.push_back(std::move(shape));
+  models[index].jobs = std::max(models[index].jobs, job_count);
+  if (shape) models[index].shapes.push_back(std::move(*shape));
   replan(std::move(models));
-  return *find();
 }
 
 LoadedModel& Session::Impl::load(std::size_t index) {
@@ -119,7 +148,7 @@ LoadedModel& Session::Impl::load(std::size_t index) {
     entry.loaded = std::make_unique<LoadedModel>(entry.data, open());
     if (capped()) {
       device->extras()->set_cap(plan->cap_bytes);
-      entry.loaded->use_plan(plan->models.at(index).residency);
+      entry.loaded->use_plan(plan->models.at(index));
     }
   }
   return *entry.loaded;

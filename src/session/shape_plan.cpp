@@ -1,7 +1,8 @@
 #include "session/shape_plan.hpp"
 
-#include <numeric>
+#include <algorithm>
 
+#include "exec/operator_traits.hpp"
 #include "graph/graph_text.hpp"
 #include "plan/activation_profile.hpp"
 
@@ -23,10 +24,66 @@ std::string shape_text(const ModelData& model, const graph::InputDescriptions& i
   return text;
 }
 
+/// Memory of each step as the bounds have it.
+plan::JobMemory bounded_memory(const plan::ActivationProfile& profile) {
+  plan::JobMemory memory{.inputs = profile.inputs};
+  for (std::size_t step = 0; step < profile.steps.size(); ++step) {
+    const plan::StepMemory& now = profile.steps[step];
+    const bool last = step + 1 == profile.steps.size();
+    memory.steps.push_back({.peak = now.live + now.results + now.workspace,
+                            .after = last ? profile.outputs : profile.steps[step + 1].live});
+  }
+  return memory;
+}
+
+double transfer_s(Bytes bytes, const device::sim::Card& card) {
+  if (bytes == 0) return 0;
+  return card.copy_latency_s + static_cast<double>(bytes) / card.link_pinned_bytes_per_s;
+}
+
+/// Time of each step as the card's description has it.
+std::vector<plan::StepCost> described_costs(const ModelData& model, const graph::ShapeTable& sizes,
+                                            const graph::StorageTable& storages,
+                                            const device::sim::Card& card) {
+  const graph::Graph& graph = model.program().graph;
+  const std::vector<double> kernels = plan::step_seconds(graph, sizes, storages, card.rates);
+  std::vector<plan::StepCost> costs;
+  for (std::size_t step = 0; step < graph.nodes.size(); ++step) {
+    const bool launches = !exec::is_skipped(graph.nodes[step]) && !exec::is_symbolic(graph.nodes[step]);
+    costs.push_back({.host_s = launches ? card.launch_s : 0, .kernel_s = kernels[step]});
+  }
+  for (const HostLookup& lookup : model.host_lookups()) {
+    const auto& rows = sizes.metas[graph.nodes[lookup.step].produced().front()];
+    const Bytes bytes = rows ? graph::storage_span_bytes(*rows).value_or(0) : 0;
+    costs[lookup.step] = {.host_s = card.launch_s, .kernel_s = 0, .upload_s = transfer_s(bytes, card)};
+  }
+  return costs;
+}
+
+/// The tensors that travel with a job, in seconds.
+void add_transfers(ShapePlan& shape, const ModelData& model, const graph::ShapeTable& sizes,
+                   const graph::StorageTable& storages, const device::sim::Card& card) {
+  const auto seconds = [&](graph::ValueId value) {
+    if (value == graph::kNoValue || !sizes.metas[value]) return 0.0;
+    return transfer_s(graph::storage_span_bytes(*sizes.metas[value]).value_or(0), card);
+  };
+  const graph::Graph& graph = model.program().graph;
+  for (const graph::GraphInput& input : graph.inputs) {
+    if (input.kind != graph::InputKind::user || input.value == graph::kNoValue) continue;
+    const graph::StorageId storage = storages.of_value[input.value];
+    if (storage != graph::kNoStorage && storages.storages[storage].used)
+      shape.inputs_s += seconds(input.value);
+  }
+  for (const std::size_t index : model.user_outputs()) {
+    if (const auto* ref = std::get_if<graph::Ref>(&graph.outputs[index].value))
+      shape.outputs_s += seconds(ref->value);
+  }
+}
+
 }  // namespace
 
 ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions& inputs,
-                          const device::sim::Card& card, const LearnedPeaks& learned, int threads) {
+                          const device::sim::Card& card, const LearnedShapes& learned, int threads) {
   const graph::Graph& graph = model.program().graph;
   ShapePlan shape;
   shape.inputs = inputs;
@@ -38,31 +95,23 @@ ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions
   shape.bounded = profile.bounded;
   shape.activation_bytes = profile.activation_peak();
   shape.peak_bytes = profile.peak();
+  shape.described = {bounded_memory(profile), described_costs(model, sizes, storages, card)};
+  shape.profile = shape.described;
+  for (const plan::StepMemory& step : profile.steps) shape.result_bytes.push_back(step.results);
+  add_transfers(shape, model, sizes, storages, card);
   if (!graph.nodes.empty()) {
     const graph::Node& node = graph.nodes[profile.peak_step()];
     shape.largest_step = graph::print_node(model.program(), graph, node);
   }
-  shape.learned_key = LearnedPeaks::key(model.fingerprint(), shape.text, card.name, threads);
-  if (const auto peak = learned.find(shape.learned_key)) {
-    shape.peak_bytes = *peak;
-    shape.activation_bytes = std::min(shape.activation_bytes, *peak);
+  shape.learned_key = LearnedShapes::key(model.fingerprint(), shape.text, card.name, threads);
+  if (const auto measured = learned.find(shape.learned_key, shape.described)) {
+    shape.peak_bytes = measured->peak;
+    shape.profile = measured->profile;
+    shape.activation_bytes = std::min(shape.activation_bytes, measured->peak);
     shape.state = WorkspaceState::learned;
   }
-  shape.step_s = plan::step_seconds(graph, sizes, storages, card.rates);
-  shape.total_step_s = std::accumulate(shape.step_s.begin(), shape.step_s.end(), 0.0);
+  for (const plan::StepCost& cost : shape.profile.costs) shape.total_step_s += cost.kernel_s;
   return shape;
-}
-
-plan::ResidencyProblem residency_problem(const ModelData& model, const ShapePlan& shape,
-                                         const device::sim::Card& card) {
-  plan::ResidencyProblem problem;
-  problem.units = model.packing().units;
-  problem.kernel_s = shape.step_s;
-  problem.launch_s = card.launch_s;
-  problem.link = {.bytes_per_s = card.link_pinned_bytes_per_s,
-                  .latency_s = card.copy_latency_s,
-                  .launch_s = card.launch_s};
-  return problem;
 }
 
 }  // namespace lowtide::detail

@@ -7,7 +7,7 @@
 
 #include "device/sim/card.hpp"
 #include "lowtide/plan_summary.hpp"
-#include "session/learned_peaks.hpp"
+#include "session/learned_shapes.hpp"
 #include "session/model_data.hpp"
 
 namespace lowtide::detail {
@@ -17,20 +17,20 @@ struct ShapePlan {
   std::string text;  // "ids i64[2, 64], mask i64[2, 64]"
   bool bounded = true;
   Bytes activation_bytes = 0;  // inputs, results, outputs
-  Bytes peak_bytes = 0;        // with workspace
+  Bytes peak_bytes = 0;        // with workspace, of one job alone
   WorkspaceState state = WorkspaceState::bound;
   std::string largest_step;
-  std::vector<double> step_s;
+  JobProfile profile;               // measured where the shape has run, else described
+  JobProfile described;             // from bounds and the card's description
+  std::vector<Bytes> result_bytes;  // per step
+  double inputs_s = 0;              // the inputs travel
+  double outputs_s = 0;             // the results travel
   double total_step_s = 0;
   std::string learned_key;
 };
 
 /// Throws InputError for inputs that the model does not take.
 ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions& inputs,
-                          const device::sim::Card& card, const LearnedPeaks& learned, int threads);
-
-/// The residency problem of a model at one shape.
-plan::ResidencyProblem residency_problem(const ModelData& model, const ShapePlan& shape,
-                                         const device::sim::Card& card);
+                          const device::sim::Card& card, const LearnedShapes& learned, int threads);
 
 }  // namespace lowtide::detail

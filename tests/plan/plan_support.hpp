@@ -14,7 +14,7 @@ inline ResidencyProblem equal_layers(std::size_t layers, Bytes bytes, double ste
   ResidencyProblem problem;
   for (StepId i = 0; i < layers; ++i) {
     problem.units.push_back({.name = "layer " + std::to_string(i), .bytes = bytes, .uses = {i}});
-    problem.kernel_s.push_back(step_s);
+    problem.steps.push_back({.kernel_s = step_s});
   }
   return problem;
 }
@@ -48,7 +48,7 @@ inline std::string play(const ResidencyProblem& problem, const ResidencyPlan& pl
   };
   if (std::string wrong = issue(-1); !wrong.empty()) return wrong;
   std::map<UnitId, const Fetch*> place;
-  for (StepId step = 0; step < problem.steps(); ++step) {
+  for (StepId step = 0; step < problem.steps.size(); ++step) {
     for (const Fetch& fetch : plan.fetches)
       if (fetch.first_use == step) place[fetch.unit] = &fetch;
     for (UnitId unit = 0; unit < problem.units.size(); ++unit) {

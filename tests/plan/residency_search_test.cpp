@@ -19,7 +19,7 @@ namespace {
 ResidencyProblem random_problem(std::mt19937& random) {
   ResidencyProblem problem;
   const std::size_t steps = 3 + random() % 40;
-  for (std::size_t s = 0; s < steps; ++s) problem.kernel_s.push_back(1e-6 * (1 + random() % 2000));
+  for (std::size_t s = 0; s < steps; ++s) problem.steps.push_back({.kernel_s = 1e-6 * (1 + random() % 2000)});
   const std::size_t units = 1 + random() % 30;
   for (std::size_t u = 0; u < units; ++u) {
     Unit unit{.bytes = 1 + random() % (u % 7 == 0 ? 8000000 : 300000)};
@@ -136,7 +136,6 @@ TEST_CASE("the schedule agrees with a hand-calculated case") {
   // Two layers through one slot: copy 0, run 0, copy 1 after it, run 1.
   ResidencyProblem problem = equal_layers(2, 24000, 100e-6);
   problem.link = {.bytes_per_s = 24e9, .latency_s = 10e-6, .launch_s = 5e-6};
-  problem.launch_s = 5e-6;
   const std::vector<Fetch> fetches{{.unit = 0, .first_use = 0, .last_use = 0},
                                    {.unit = 1, .free_after = 0, .first_use = 1, .last_use = 1}};
   const Schedule schedule = simulate(problem, fetches, true);

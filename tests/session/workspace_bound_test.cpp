@@ -41,26 +41,24 @@ std::vector<Measured> measure_steps(const Model& model, const std::vector<at::Te
     if (weight != UINT32_MAX && executor.program().is_used(graph.inputs[i].value))
       executor.set_weight(graph.inputs[i].value, host.tensor(weight).to(card.torch()));
   }
+  exec::Frame frame = executor.make_frame();
   const Bytes base = card.extras()->counters().used_bytes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const graph::GraphInput& input = graph.inputs[data.user_inputs()[i]];
     if (!inputs[i].defined() || !executor.program().is_used(input.value)) continue;
     if (graph.values[input.value].kind == graph::ValueKind::tensor) {
-      executor.set_input(input.value, inputs[i].to(card.torch()));
+      frame[input.value] = inputs[i].to(card.torch());
     } else {
-      executor.set_input(input.value, inputs[i].item().toLong());
+      frame[input.value] = inputs[i].item().toLong();
     }
   }
   std::vector<Measured> steps(graph.nodes.size());
-  executor.run({.before_step =
-                    [&](std::size_t step) {
-                      steps[step].live = card.extras()->counters().used_bytes - base;
-                      card.extras()->start_window();
-                    },
-                .after_step =
-                    [&](std::size_t step) {
-                      steps[step].need = card.extras()->window_peak() - base - steps[step].live;
-                    }});
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    steps[step].live = card.extras()->counters().used_bytes - base;
+    card.extras()->start_window();
+    executor.run_step(frame, step);
+    steps[step].need = card.extras()->window_peak() - base - steps[step].live;
+  }
   return steps;
 }
 

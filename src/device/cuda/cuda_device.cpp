@@ -232,6 +232,16 @@ void CudaDevice::note_copy(bool to_device, std::uint64_t bytes) {
   ++h2d_copies_;
 }
 
+std::uint64_t CudaDevice::reachable_bytes() const {
+  const CUDAGuard on_device(index_);
+  std::size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return total_;
+  }
+  return std::min(total_, counters().reserved_bytes + free);
+}
+
 DeviceCounters CudaDevice::counters() const {
   const PoolCounts pool = jobs_.counts();
   DeviceCounters counters;

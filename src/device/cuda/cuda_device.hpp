@@ -45,6 +45,7 @@ class CudaDevice final : public DeviceExtras {
   void leave_job() noexcept override;
   void note_copy(bool to_device, std::uint64_t bytes) override;
 
+  std::uint64_t reachable_bytes() const override;
   DeviceCounters counters() const override;
   void reset_counters() override;
   void start_window() override { jobs_.start_window(); }

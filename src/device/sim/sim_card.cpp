@@ -333,6 +333,11 @@ void SimCard::clear_error() noexcept {
   remembered_.clear();
 }
 
+double SimCard::host_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return clocks_.host();
+}
+
 DeviceCounters SimCard::counters() const {
   const MemoryCounters memory = memory_.counters();
   DeviceCounters counters;

@@ -98,6 +98,8 @@ class SimCard final : public DeviceExtras {
   void clear_error() noexcept override;
   void enter_job() override {}  // all memory of the card is ours, and the CPU's kernels are deterministic
   void leave_job() noexcept override {}
+  double host_seconds() const override;
+  std::uint64_t reachable_bytes() const override { return memory_.reachable_bytes(); }
   DeviceCounters counters() const override;
   void reset_counters() override;
   void start_window() override;

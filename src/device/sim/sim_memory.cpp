@@ -167,6 +167,11 @@ void SimMemory::set_other_program(std::uint64_t bytes) {
   other_program_ = bytes;
 }
 
+std::uint64_t SimMemory::reachable_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return saturating_sub(limits_.total_bytes, other_program_);
+}
+
 std::uint64_t SimMemory::free_bytes() const {
   const std::lock_guard lock(mutex_);
   return room();

@@ -94,6 +94,8 @@ class SimMemory {
   bool trim();
   /// Memory of the card that another program holds.
   void set_other_program(std::uint64_t bytes);
+  /// The card's memory that no other program holds.
+  std::uint64_t reachable_bytes() const;
   /// Bytes that could be allocated now.
   std::uint64_t free_bytes() const;
 
