@@ -1,21 +1,26 @@
 #include "lowtide/command_line.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
 #include "device/device.hpp"
 #include "lowtide/error.hpp"
+#include "tensor_file/file_error.hpp"
 
 namespace lowtide::app {
 namespace {
+
+constexpr int kLargestWave = 4096;
 
 /// Options as text, before they are checked.
 struct RawOptions {
   std::string device;
   std::string vram_cap;
   std::string after_job = "keep";
-  bool after_job_given = false;
+  std::string wave;
+  std::string svg;
   std::vector<std::string> shapes;
 };
 
@@ -50,6 +55,23 @@ ShapeOption parse_shape(const std::string& option) {
   return shape;
 }
 
+/// 0 for "auto".
+int parse_wave(const std::string& text) {
+  if (text == "auto") return 0;
+  int jobs = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), jobs);
+  if (status != std::errc() || end != text.data() + text.size() || jobs < 1 || jobs > kLargestWave)
+    throw UsageError("--wave '" + text + "': give a number of jobs from 1 to " +
+                     std::to_string(kLargestWave) + ", or auto");
+  return jobs;
+}
+
+/// Not every command has every option.
+bool is_given(const CLI::App& command, const std::string& option) {
+  const CLI::Option* found = command.get_option_no_throw(option);
+  return found != nullptr && found->count() > 0;
+}
+
 void add_device_options(CLI::App& command, RawOptions& raw, CommonOptions& common) {
   command
       .add_option("--device", raw.device,
@@ -72,6 +94,17 @@ void add_device_options(CLI::App& command, RawOptions& raw, CommonOptions& commo
       ->group("Device and memory");
 }
 
+void add_planner_options(CLI::App& command, RawOptions& raw, CommonOptions& common) {
+  command
+      .add_option("--wave", raw.wave,
+                  "jobs that share each copy of the weights: a number, or auto (default 1)")
+      ->group("Device and memory");
+  command
+      .add_flag("--allow-split", common.session.allow_split,
+                "cut weights that are larger than the cap allows; last bits may differ")
+      ->group("Device and memory");
+}
+
 void add_model_options(CLI::App& command, CommonOptions& common) {
   command.add_option("--program", common.program, "which program of the archive, if there are several")
       ->group("Model");
@@ -89,16 +122,31 @@ void finish(CommonOptions& common, const RawOptions& raw, const CLI::App& comman
   if (!raw.vram_cap.empty()) common.session.vram_cap = parse_bytes(raw.vram_cap);
   common.session.after_job = raw.after_job == "release" ? AfterJob::release : AfterJob::keep;
   common.session.learned_file = learned_file();
-  const bool after_job_given = command.get_option("--after-job")->count() > 0;
-  if (after_job_given && common.session.device == "cpu")
-    throw UsageError(
-        "--after-job has no effect on the cpu, where nothing is moved: choose --device sim or cuda");
-  if (after_job_given && common.session.low_vram && raw.after_job == "keep")
+  if (is_given(command, "--wave")) common.session.wave = parse_wave(raw.wave);
+  for (const std::string option : {"--after-job", "--wave", "--allow-split", "--svg"}) {
+    if (is_given(command, option) && common.session.device == "cpu")
+      throw UsageError(option +
+                       " has no effect on the cpu, where nothing is moved: choose --device sim or cuda");
+  }
+  if (is_given(command, "--after-job") && common.session.low_vram && raw.after_job == "keep")
     throw UsageError("--after-job keep contradicts --low-vram, which gives everything back: leave one out");
 }
 
 PrintAndExit wrong_usage(const std::string& message) {
   return {"lowtide: error: " + message + "; see lowtide --help\n", 2};
+}
+
+/// CLI11 answers an unknown command with "A subcommand is required". Empty where the word is a command.
+std::string unknown_command(const CLI::App& app, int argc, const char* const* argv) {
+  const char* const* word = std::find_if(argv + std::min(argc, 1), argv + argc,
+                                         [](const char* argument) { return *argument != '-'; });
+  if (word == argv + argc) return {};
+  std::string commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == *word) return {};
+    commands += (commands.empty() ? "" : ", ") + command->get_name();
+  }
+  return "there is no command '" + tensor_file::printable(*word) + "', only " + commands;
 }
 
 }  // namespace
@@ -125,6 +173,7 @@ Command parse_command_line(int argc, const char* const* argv) {
   run_app->add_option("--out", run.out, "folder for the results")->required();
   run_app->add_option("--jobs", run.jobs, "JSON job list, one job a line; - for standard input");
   add_device_options(*run_app, raw, run.common);
+  add_planner_options(*run_app, raw, run.common);
   add_model_options(*run_app, run.common);
   add_report_options(*run_app, run.common);
 
@@ -134,8 +183,10 @@ Command parse_command_line(int argc, const char* const* argv) {
   plan_app->add_option("--shape", raw.shapes,
                        "NAME=1x3x640x640, once per input (default: the archive's sample shapes)");
   add_device_options(*plan_app, raw, plan.common);
+  add_planner_options(*plan_app, raw, plan.common);
   add_model_options(*plan_app, plan.common);
   add_report_options(*plan_app, plan.common);
+  plan_app->add_option("--svg", raw.svg, "draw the time/VRAM curve into this file")->group("Output");
 
   CLI::App* inspect_app = app.add_subcommand("inspect", "inputs, outputs, weights, operators, state, guards");
   inspect_app->add_option("model", inspect.model, "MODEL.pt2")->required();
@@ -162,7 +213,8 @@ Command parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::CallForVersion& e) {
     return PrintAndExit{std::string(e.what()) + "\n", 0};
   } catch (const CLI::ParseError& e) {
-    return wrong_usage(e.what());
+    const std::string unknown = unknown_command(app, argc, argv);
+    return wrong_usage(unknown.empty() ? e.what() : unknown);
   }
 
   if (run_app->parsed()) {
@@ -173,11 +225,16 @@ Command parse_command_line(int argc, const char* const* argv) {
       return wrong_usage("run needs MODEL.pt2 and at least one INPUT, or --jobs LIST");
     if (!run.jobs.empty() && !run.inputs.empty())
       return wrong_usage("inputs stand in the job list: leave them out beside --jobs");
+    if (run.jobs == "-" && run.common.session.wave != 1)
+      return wrong_usage("--wave has no effect with --jobs -, whose jobs run as they come: give a job file");
     return run;
   }
   if (plan_app->parsed()) {
     finish(plan.common, raw, *plan_app, "sim");
     for (const std::string& shape : raw.shapes) plan.shapes.push_back(parse_shape(shape));
+    if (!raw.svg.empty()) plan.svg = raw.svg;
+    if (plan.svg && plan.svg == plan.common.report)
+      return wrong_usage("--svg and --report name the same file '" + raw.svg + "'");
     return plan;
   }
   if (inspect_app->parsed()) return inspect;

@@ -38,6 +38,7 @@ struct PlanCommand {
   CommonOptions common;
   std::string model;
   std::vector<ShapeOption> shapes;
+  std::optional<std::filesystem::path> svg;
 };
 
 struct InspectCommand {

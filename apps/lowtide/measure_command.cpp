@@ -12,6 +12,7 @@
 #include "lowtide/error.hpp"
 #include "lowtide/interrupt.hpp"
 #include "lowtide/named_tensors.hpp"
+#include "lowtide/plan_text.hpp"
 #include "lowtide/report.hpp"
 #include "session/model_data.hpp"
 
@@ -109,9 +110,10 @@ void print_summary(const Session& session, const std::vector<JobStats>& jobs, co
 }  // namespace
 
 int measure(const MeasureCommand& command) {
-  require_writable(command.common.report);
+  require_writable(command.common.report, "report");
   const Model model = Model::open(command.model, command.common.program);
   Session session(command.common.session);
+  announce_low_vram(session);
   const ModelHandle handle = session.add(model);
   const InterruptGuard interrupt(session);
   const std::vector<at::Tensor> inputs =
@@ -122,7 +124,10 @@ int measure(const MeasureCommand& command) {
   std::vector<JobStats> jobs;
   for (int i = 0; i < kWarmUpRuns + command.runs; ++i) {
     session.run(handle, inputs);
-    if (i == 0) first = session.last_job();
+    if (i == 0) {
+      first = session.last_job();
+      announce_choice(session);
+    }
     if (i >= kWarmUpRuns) jobs.push_back(session.last_job());
   }
   session.remember();

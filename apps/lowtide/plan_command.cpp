@@ -1,13 +1,18 @@
 #include <cstdio>
 
 #include "lowtide/commands.hpp"
+#include "lowtide/curve_svg.hpp"
 #include "lowtide/error.hpp"
 #include "lowtide/named_tensors.hpp"
+#include "lowtide/plan_page.hpp"
 #include "lowtide/plan_text.hpp"
 #include "lowtide/report.hpp"
 
 namespace lowtide::app {
 namespace {
+
+/// With --wave auto: enough jobs for the planner to find the wave that suits a long batch.
+constexpr int kManyJobs = 32;
 
 /// The archive's own shapes, replaced where the user gives others.
 InputShapes shapes_for(const Model& model, const std::vector<ShapeOption>& options) {
@@ -40,9 +45,12 @@ InputShapes shapes_for(const Model& model, const std::vector<ShapeOption>& optio
 }  // namespace
 
 int plan(const PlanCommand& command) {
-  require_writable(command.common.report);
+  require_writable(command.common.report, "report");
+  require_writable(command.svg, "picture");
+  const SessionOptions& options = command.common.session;
   const Model model = Model::open(command.model, command.common.program);
-  Session session(command.common.session);
+  Session session(options);
+  announce_low_vram(session);
   const ModelHandle handle = session.add(model);
   const InputShapes shapes = shapes_for(model, command.shapes);
   Report report = session_report(session);
@@ -51,10 +59,11 @@ int plan(const PlanCommand& command) {
     if (command.common.report) write_report(*command.common.report, report);
   };
   try {
-    report.plans = {session.plan(handle, shapes)};
+    // Equal jobs come back as one summary.
+    const auto jobs = static_cast<std::size_t>(options.wave == 0 ? kManyJobs : options.wave);
+    report.plans = session.plan_jobs(std::vector<PlannedJob>(jobs, {handle, shapes}));
   } catch (const PlanInfeasible& e) {
-    report.min_cap_bytes = e.min_cap();
-    report.cap_bytes = command.common.session.vram_cap;
+    refuse(report, e, options.vram_cap);
     write();
     throw;
   } catch (const InputError& e) {  // the shapes came from the command line
@@ -62,11 +71,16 @@ int plan(const PlanCommand& command) {
   }
   report.cap_bytes = session.cap_bytes();
   write();
-  if (command.common.quiet) return 0;
-  std::fputs(plan_table(report.plans.front()).c_str(), stdout);
-  if (const auto choice = session.low_vram_choice()) std::printf("  %s\n", low_vram_text(*choice).c_str());
-  const std::vector<CapPoint> curve = session.cap_curve();
-  if (!curve.empty()) std::fputs(curve_table(curve).c_str(), stdout);
+  if (command.common.quiet && !command.svg) return 0;
+  const PlanPage page{.plan = report.plans.front(),
+                      .device = report.device,
+                      .cap = report.cap_bytes,
+                      .curve = session.cap_curve(),
+                      .low_vram = session.low_vram_choice(),
+                      .wave_asked = options.wave,
+                      .verbose = command.common.verbose};
+  if (command.svg) write_text(*command.svg, curve_svg(page), "picture");
+  if (!command.common.quiet) std::fputs(plan_page(page).c_str(), stdout);
   return 0;
 }
 

@@ -26,7 +26,7 @@ ordered_json plan_json(const PlanSummary& plan) {
           {"bounded", plan.bounded},
           {"peak_bytes", or_null(plan.peak_bytes)},
           {"min_cap_bytes", or_null(plan.min_cap_bytes)},
-          {"min_cap_split_bytes", nullptr},
+          {"min_cap_split_bytes", or_null(plan.min_cap_split_bytes)},
           {"context_bytes", only_capped(plan.context_bytes)},
           {"library_bytes", only_capped(0)},
           {"kept_bytes", only_capped(plan.kept_bytes)},
@@ -40,10 +40,12 @@ ordered_json plan_json(const PlanSummary& plan) {
           {"predicted_s", or_null(plan.predicted_s)}};
 }
 
-ordered_json empty_plan_json(std::optional<Bytes> min_cap) {
+/// Where no plan was possible, the caps with which one would be are all that is known.
+ordered_json empty_plan_json(const Report& report) {
   ordered_json plan = plan_json({});
   for (auto& [key, value] : plan.items()) value = nullptr;
-  plan["min_cap_bytes"] = or_null(min_cap);
+  plan["min_cap_bytes"] = or_null(report.min_cap_bytes);
+  plan["min_cap_split_bytes"] = or_null(report.min_cap_split_bytes);
   return plan;
 }
 
@@ -113,14 +115,20 @@ Report session_report(const Session& session) {
   return report;
 }
 
-void require_writable(const std::optional<std::filesystem::path>& path) {
+void require_writable(const std::optional<std::filesystem::path>& path, const std::string& what) {
   if (!path) return;
   std::error_code ignored;
   const bool existed = std::filesystem::exists(*path, ignored);
   if (!std::ofstream(*path, std::ios::app))
-    throw UsageError("cannot write the report '" + path->string() +
+    throw UsageError("cannot write the " + what + " '" + path->string() +
                      "': check that its folder exists and is writable");
   if (!existed) std::filesystem::remove(*path, ignored);  // a run that fails before it starts leaves none
+}
+
+void refuse(Report& report, const PlanInfeasible& reason, std::optional<Bytes> cap) {
+  report.min_cap_bytes = reason.min_cap();
+  report.min_cap_split_bytes = reason.min_cap_split();
+  report.cap_bytes = cap;
 }
 
 void write_report(const std::filesystem::path& path, const Report& report) {
@@ -136,7 +144,7 @@ void write_report(const std::filesystem::path& path, const Report& report) {
   const auto highest = std::max_element(
       report.plans.begin(), report.plans.end(),
       [](const PlanSummary& a, const PlanSummary& b) { return a.peak_bytes < b.peak_bytes; });
-  json["plan"] = highest == report.plans.end() ? empty_plan_json(report.min_cap_bytes) : plan_json(*highest);
+  json["plan"] = highest == report.plans.end() ? empty_plan_json(report) : plan_json(*highest);
   json["plans"] = ordered_json::array();
   for (const PlanSummary& plan : report.plans) json["plans"].push_back(plan_json(plan));
   json["measured"] = measured_json(report);
@@ -149,11 +157,15 @@ void write_report(const std::filesystem::path& path, const Report& report) {
   json["jobs"] = ordered_json::array();
   for (const ReportedJob& job : report.jobs) json["jobs"].push_back(job_json(job));
 
-  std::ofstream file(path);
   // Paths and error texts may hold bytes that are no UTF-8: replaced, not fatal.
-  file << json.dump(1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+  write_text(path, json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n', "report");
+}
+
+void write_text(const std::filesystem::path& path, const std::string& text, const std::string& what) {
+  std::ofstream file(path);
+  file << text;
   if (!file.flush())
-    throw Error("cannot write the report '" + path.string() +
+    throw Error("cannot write the " + what + " '" + path.string() +
                 "': check that its folder exists and is writable");
 }
 

@@ -30,8 +30,9 @@ struct Report {
   std::optional<Bytes> cap_bytes;
   bool low_vram = false;
   std::vector<PlanSummary> plans;
-  std::optional<Bytes> min_cap_bytes;  // where no plan was possible
-  std::optional<SessionStats> stats;   // nothing was run: zeros
+  std::optional<Bytes> min_cap_bytes;  // where no plan was possible, as the next
+  std::optional<Bytes> min_cap_split_bytes;
+  std::optional<SessionStats> stats;  // nothing was run: zeros
   double wall_s = 0;
   std::vector<ReportedModel> models;
   std::vector<ReportedJob> jobs;
@@ -41,10 +42,16 @@ struct Report {
 /// Everything a session knows by itself.
 Report session_report(const Session& session);
 
-/// Throws UsageError when a report is asked for where none can be written: before the work, not after it.
-void require_writable(const std::optional<std::filesystem::path>& path);
+/// Notes that nothing could be planned under `cap`, and with which caps it could.
+void refuse(Report& report, const PlanInfeasible& reason, std::optional<Bytes> cap);
+
+/// Throws UsageError when a file is asked for where none can be written: before the work, not after it.
+/// `what` it is: "report".
+void require_writable(const std::optional<std::filesystem::path>& path, const std::string& what);
 
 /// Throws Error when the file cannot be written.
 void write_report(const std::filesystem::path& path, const Report& report);
+/// The same for a file of another kind.
+void write_text(const std::filesystem::path& path, const std::string& text, const std::string& what);
 
 }  // namespace lowtide::app

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -14,25 +15,20 @@
 #include "lowtide/output_files.hpp"
 #include "lowtide/plan_text.hpp"
 #include "lowtide/run_jobs.hpp"
+#include "lowtide/waves.hpp"
 
 namespace lowtide::app {
 namespace {
 
 constexpr int kInterruptedExit = 130;
 
-/// A job, or why there is none.
-struct Candidate {
-  BatchJob job;
-  std::string error;
-};
-
-std::vector<Candidate> jobs_from_files(const RunCommand& command, std::size_t& ignored) {
+std::vector<BatchJob> jobs_from_files(const RunCommand& command, std::size_t& ignored) {
   const InputSet set = collect_inputs(command.inputs, command.out);
   ignored = set.ignored;
-  std::vector<Candidate> candidates;
+  std::vector<BatchJob> jobs;
   for (const JobInput& input : set.jobs)
-    candidates.push_back({{input.id, command.model, input.path, input.output}, ""});
-  return candidates;
+    jobs.push_back({input.id, command.model, input.path, input.output, ""});
+  return jobs;
 }
 
 /// Turns lines of a job list into jobs; remembers outputs, so that no two jobs write the same file.
@@ -44,20 +40,14 @@ class ListedJobs {
                                     : std::filesystem::path(command.jobs).parent_path()),
         reader_(stream, folder_, command.model.empty()) {}
 
-  std::optional<Candidate> next() {
+  std::optional<BatchJob> next() {
     const std::optional<JobLine> line = reader_.next();
     if (!line) return std::nullopt;
-    Candidate candidate;
-    if (const auto* error = std::get_if<std::string>(&line->job)) {
-      candidate.job.id = "line " + std::to_string(line->line);
-      candidate.error = *error;
-      return candidate;
-    }
+    if (const auto* error = std::get_if<std::string>(&line->job))
+      return BatchJob{.id = "line " + std::to_string(line->line), .error = *error};
     const JobSpec& spec = std::get<JobSpec>(line->job);
     const std::string model = spec.model ? (folder_ / *spec.model).string() : model_;
-    candidate.job = {spec.id, model, spec.inputs, spec.output};
-    if (const auto taken = claims_.claim(spec, line->line)) candidate.error = *taken;
-    return candidate;
+    return BatchJob{spec.id, model, spec.inputs, spec.output, claims_.claim(spec, line->line).value_or("")};
   }
 
  private:
@@ -67,14 +57,14 @@ class ListedJobs {
   OutputClaims claims_;
 };
 
-std::vector<Candidate> jobs_from_list(const RunCommand& command) {
+std::vector<BatchJob> jobs_from_list(const RunCommand& command) {
   std::ifstream file(command.jobs);
   if (!file) throw UsageError("cannot read the job list '" + command.jobs + "': check the path");
   ListedJobs list(command, file);
-  std::vector<Candidate> candidates;
-  while (auto candidate = list.next()) candidates.push_back(std::move(*candidate));
-  if (candidates.empty()) throw UsageError("the job list '" + command.jobs + "' holds no jobs");
-  return candidates;
+  std::vector<BatchJob> jobs;
+  while (auto job = list.next()) jobs.push_back(std::move(*job));
+  if (jobs.empty()) throw UsageError("the job list '" + command.jobs + "' holds no jobs");
+  return jobs;
 }
 
 /// One batch: its session, models, progress and report.
@@ -88,15 +78,14 @@ class Batch {
 
   int run() {
     const double start = Progress::steady_seconds();
-    if (session_.low_vram())
-      std::fputs("[Memory] CPU-first mode: ALL models on CPU, moved to the device layer by layer\n", stderr);
+    announce_low_vram(session_);
     if (!command_.model.empty())
       shelf_.open(command_.model);  // a bad archive ends the run before anything else
     int code = 0;
     try {
       code = command_.jobs == "-" ? run_stream() : run_known();
     } catch (const PlanInfeasible& e) {
-      write(start, e.min_cap(), nullptr);
+      write(start, &e, nullptr);
       throw;
     }
     return code;
@@ -105,54 +94,64 @@ class Batch {
  private:
   int run_known() {
     std::size_t ignored = 0;
-    std::vector<Candidate> candidates =
+    std::vector<BatchJob> jobs =
         command_.jobs.empty() ? jobs_from_files(command_, ignored) : jobs_from_list(command_);
-    plan_all(candidates);
+    plan_all(jobs);
     if (ignored > 0 && !command_.common.quiet)
       std::fprintf(stderr, "lowtide: %zu files of other types ignored\n", ignored);
     announce();
-    return loop(candidates.size(), [&, i = std::size_t{0}]() mutable -> std::optional<Candidate> {
-      if (i == candidates.size()) return std::nullopt;
-      return candidates[i++];
+    const auto waves = cut_into_waves(jobs, [&](const std::string& model) { return planned_wave(model); });
+    return loop(jobs.size(), [&, i = std::size_t{0}]() mutable {
+      return i == waves.size() ? std::span<const BatchJob>() : waves[i++];
     });
   }
 
+  /// What will come is not known: every job runs as soon as it is read.
   int run_stream() {
     ListedJobs list(command_, std::cin);
-    std::optional<Candidate> first = list.next();
-    if (!first) throw UsageError("no jobs on standard input: give one JSON job a line");
-    return loop(0, [&]() -> std::optional<Candidate> {
-      if (!first) return list.next();
-      return std::exchange(first, std::nullopt);
+    std::optional<BatchJob> job = list.next();
+    if (!job) throw UsageError("no jobs on standard input: give one JSON job a line");
+    return loop(0, [&, first = true]() mutable {
+      if (!std::exchange(first, false)) job = list.next();
+      return job ? std::span<const BatchJob>(&*job, 1) : std::span<const BatchJob>();
     });
   }
 
   /// Looks at every input's header, so that one plan serves them all and nothing runs if something cannot
   /// fit.
-  void plan_all(std::vector<Candidate>& candidates) {
+  void plan_all(std::vector<BatchJob>& jobs) {
     std::vector<PlannedJob> planned;
-    for (Candidate& candidate : candidates) {
-      if (!candidate.error.empty()) continue;
+    for (BatchJob& job : jobs) {
+      if (!job.error.empty()) continue;
       ModelShelf::Entry* entry = nullptr;
       try {
-        entry = &shelf_.open(candidate.job.model);
+        entry = &shelf_.open(job.model);
       } catch (const ArchiveError& e) {
         if (!command_.model.empty()) throw;
-        candidate.error = e.what();
+        job.error = e.what();
         continue;
       }
       try {
-        planned.push_back({entry->handle, read_shapes(entry->model, candidate.job.inputs)});
+        planned.push_back({entry->handle, read_shapes(entry->model, job.inputs)});
       } catch (const InputError& e) {
-        candidate.error = e.what();
+        job.error = e.what();
       }
     }
     if (!planned.empty()) plans_ = session_.plan_jobs(planned);
   }
 
+  /// Plans know models by name only. Where two archives share one, the larger wave does: a session cuts what
+  /// is too much for it.
+  std::size_t planned_wave(const std::string& model) {
+    const std::string name = shelf_.open(model).model.name();
+    int wave = 1;
+    for (const PlanSummary& plan : plans_)
+      if (plan.model == name) wave = std::max(wave, plan.wave);
+    return static_cast<std::size_t>(wave);
+  }
+
   void announce() const {
-    if (const auto choice = session_.low_vram_choice())
-      std::fprintf(stderr, "lowtide: %s\n", low_vram_text(*choice).c_str());
+    announce_choice(session_);
     if (command_.common.verbose) {
       for (const PlanSummary& plan : plans_) std::fprintf(stderr, "lowtide: %s\n", plan_line(plan).c_str());
     }
@@ -175,13 +174,9 @@ class Batch {
     JobRunner runner(session_, shelf_, command_.out, progress);
     bool cancelled = false;
     try {
-      while (auto candidate = next()) {
+      for (std::span<const BatchJob> wave = next(); !wave.empty(); wave = next()) {
         if (interrupt_.interrupted()) throw Cancelled("interrupted");
-        if (candidate->error.empty()) {
-          runner.run(candidate->job);
-        } else {
-          runner.reject(candidate->job.id, candidate->error);
-        }
+        runner.run(wave);
       }
     } catch (const Cancelled&) {
       cancelled = true;
@@ -190,17 +185,16 @@ class Batch {
     // A cap that was asked for keeps its meaning from run to run: such runs do not change what is known.
     if (!command_.common.session.vram_cap) session_.remember();
     if (plans_.empty()) plans_ = session_.planned();
-    write(start, std::nullopt, &runner);
+    write(start, nullptr, &runner);
     if (cancelled) return kInterruptedExit;
     return runner.any_failed() ? 1 : 0;
   }
 
-  void write(double start, std::optional<Bytes> min_cap, JobRunner* runner) {
+  void write(double start, const PlanInfeasible* infeasible, JobRunner* runner) {
     if (!command_.common.report) return;
     Report report = session_report(session_);
     report.plans = plans_;
-    report.min_cap_bytes = min_cap;
-    if (min_cap) report.cap_bytes = command_.common.session.vram_cap;
+    if (infeasible != nullptr) refuse(report, *infeasible, command_.common.session.vram_cap);
     report.stats = session_.stats();
     report.models = shelf_.report();
     report.wall_s = Progress::steady_seconds() - start;
@@ -221,7 +215,7 @@ class Batch {
 }  // namespace
 
 int run(const RunCommand& command) {
-  require_writable(command.common.report);
+  require_writable(command.common.report, "report");
   return Batch(command).run();
 }
 

@@ -1,5 +1,8 @@
 #include "lowtide/run_jobs.hpp"
 
+#include <exception>
+#include <utility>
+
 #include "lowtide/error.hpp"
 #include "lowtide/named_tensors.hpp"
 #include "lowtide/output_files.hpp"
@@ -22,33 +25,129 @@ std::vector<ReportedModel> ModelShelf::report() const {
   return models;
 }
 
-void JobRunner::run(const BatchJob& job) {
+/// A job on its way through its wave.
+struct JobRunner::Attempt {
+  const BatchJob* job = nullptr;
+  ModelShelf::Entry* entry = nullptr;
+  ReportedJob reported;
+  std::vector<at::Tensor> tensors;  // its inputs, then its results
+  double seconds = 0;               // its own, and its share of the wave's
+
+  bool failed() const { return reported.status == "failed"; }
+  void fail(const std::string& reason) {
+    reported.status = "failed";
+    reported.error = reason;
+    tensors.clear();
+  }
+};
+
+void JobRunner::run(std::span<const BatchJob> wave) {
+  std::vector<Attempt> attempts;
+  for (const BatchJob& job : wave) attempts.push_back(start(job));
+  std::vector<Attempt*> ready;
+  for (Attempt& attempt : attempts)
+    if (!attempt.failed()) ready.push_back(&attempt);
+  if (ready.size() == 1) {
+    run_alone(*ready.front());
+  } else if (!ready.empty()) {
+    run_together(ready);
+  }
+  for (Attempt& attempt : attempts) finish(attempt);
+}
+
+JobRunner::Attempt JobRunner::start(const BatchJob& job) {
+  Attempt attempt{.job = &job, .reported = {.id = job.id, .status = "ok"}};
+  if (!job.error.empty()) {
+    attempt.fail(job.error);
+    return attempt;
+  }
   const double start = Progress::steady_seconds();
-  ReportedJob reported{.id = job.id, .status = "ok"};
   try {
-    ModelShelf::Entry& entry = shelf_.open(job.model);
-    const std::vector<at::Tensor> results = session_.run(entry.handle, read_inputs(entry.model, job.inputs));
-    reported.stats = session_.last_job();
-    ++entry.runs;
-    const NamedResults named = name_results(entry.model, results);
-    write_atomically(out_, job.output, [&](const std::filesystem::path& path) {
-      tensor_file::write_safetensors(path, named.tensors, named.metadata);
-    });
-    hash_results(hash_, named);
+    attempt.entry = &shelf_.open(job.model);
+    attempt.tensors = read_inputs(attempt.entry->model, job.inputs);
+  } catch (const std::exception& e) {
+    attempt.fail(e.what());
+  }
+  attempt.seconds = Progress::steady_seconds() - start;
+  return attempt;
+}
+
+void JobRunner::run_alone(Attempt& attempt) {
+  const double start = Progress::steady_seconds();
+  try {
+    attempt.tensors = session_.run(attempt.entry->handle, attempt.tensors);
+    attempt.reported.stats = session_.last_job();
+    ++attempt.entry->runs;
   } catch (const DeviceError&) {
     throw;
   } catch (const Cancelled&) {
     throw;
   } catch (const std::exception& e) {
-    reported.status = "failed";
-    reported.error = e.what();
-    if (!reported.stats && session_.last_job().used_after_bytes) reported.stats = session_.last_job();
+    attempt.fail(e.what());
+    if (session_.last_job().used_after_bytes) attempt.reported.stats = session_.last_job();
   }
-  record(std::move(reported), Progress::steady_seconds() - start);
+  attempt.seconds += Progress::steady_seconds() - start;
 }
 
-void JobRunner::reject(const std::string& id, const std::string& error) {
-  record({.id = id, .status = "failed", .error = error}, 0);
+void JobRunner::run_together(const std::vector<Attempt*>& attempts) {
+  const double start = Progress::steady_seconds();
+  std::vector<std::vector<at::Tensor>> inputs;
+  for (const Attempt* attempt : attempts) inputs.push_back(attempt->tensors);
+  std::vector<JobOutcome> outcomes;
+  try {
+    outcomes = session_.run_many(attempts.front()->entry->handle, inputs);
+  } catch (const DeviceError&) {
+    throw;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const PlanInfeasible&) {
+    // Everything was planned before the batch began, so a file has changed since: the others need not suffer.
+    for (Attempt* attempt : attempts) run_alone(*attempt);
+    return;
+  } catch (const std::exception& e) {
+    for (Attempt* attempt : attempts) attempt->fail(e.what());
+    return;
+  }
+  const double share = (Progress::steady_seconds() - start) / static_cast<double>(attempts.size());
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    attempts[i]->seconds += share;
+    take(*attempts[i], outcomes[i]);
+  }
+}
+
+void JobRunner::take(Attempt& attempt, JobOutcome& outcome) {
+  if (!outcome.error) {
+    attempt.reported.stats = outcome.stats;
+    attempt.tensors = std::move(outcome.outputs);
+    ++attempt.entry->runs;
+    return;
+  }
+  try {
+    std::rethrow_exception(outcome.error);
+  } catch (const std::exception& e) {
+    attempt.fail(e.what());
+  }
+  // A job that was refused at the door never was on the device.
+  if (outcome.stats.used_after_bytes) attempt.reported.stats = outcome.stats;
+}
+
+void JobRunner::finish(Attempt& attempt) {
+  const double start = Progress::steady_seconds();
+  try {
+    if (!attempt.failed()) write(attempt);
+  } catch (const std::exception& e) {
+    attempt.fail(e.what());
+  }
+  attempt.tensors.clear();  // the results of a wave need not all wait for its last file
+  record(std::move(attempt.reported), attempt.seconds + Progress::steady_seconds() - start);
+}
+
+void JobRunner::write(const Attempt& attempt) {
+  const NamedResults named = name_results(attempt.entry->model, attempt.tensors);
+  write_atomically(out_, attempt.job->output, [&](const std::filesystem::path& path) {
+    tensor_file::write_safetensors(path, named.tensors, named.metadata);
+  });
+  hash_results(hash_, named);
 }
 
 void JobRunner::record(ReportedJob job, double seconds) {

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/sha256.hpp"
 #include "lowtide/job_list.hpp"
@@ -41,24 +43,32 @@ struct BatchJob {
   std::string model;
   JobInputs inputs;
   std::filesystem::path output;
+  std::string error;  // why it cannot even be tried; empty where it can
 };
 
-/// Runs jobs one by one and collects what the report needs. Not thread-safe.
+/// Runs jobs and collects what the report needs, in the order in which the jobs come. Not thread-safe.
 class JobRunner {
  public:
   JobRunner(Session& session, ModelShelf& shelf, std::filesystem::path out, Progress& progress)
       : session_(session), shelf_(shelf), out_(std::move(out)), progress_(progress) {}
 
-  /// Failures of the job are recorded; DeviceError and Cancelled go through.
-  void run(const BatchJob& job);
-  /// A job that cannot even be tried.
-  void reject(const std::string& id, const std::string& error);
+  /// Jobs that run together, of one model; those that cannot be tried are recorded as failed. Failures of a
+  /// job are recorded; DeviceError and Cancelled go through.
+  void run(std::span<const BatchJob> wave);
 
   bool any_failed() const { return failed_ > 0; }
   const std::vector<ReportedJob>& jobs() const { return jobs_; }
   std::string sha256() { return hash_.hex(); }
 
  private:
+  struct Attempt;
+
+  Attempt start(const BatchJob& job);
+  void run_alone(Attempt& attempt);
+  void run_together(const std::vector<Attempt*>& attempts);
+  static void take(Attempt& attempt, JobOutcome& outcome);
+  void finish(Attempt& attempt);
+  void write(const Attempt& attempt);
   void record(ReportedJob job, double seconds);
 
   Session& session_;

@@ -1,12 +1,14 @@
-"""One way to run the model on the default simulated card; prints its figures as one JSON object.
+"""One way to run a model on the default simulated card; prints its figures as one JSON object.
 
-    .venv/bin/python bench/peers/peer.py NAME TOKENS      names: see PEERS
+    .venv/bin/python bench/peers/peer.py NAME MODEL INPUT.safetensors
 
-The figures are those of the second run. A run uploads 2 x TOKENS ids and downloads both outputs, as a job of lowtide does.
+NAME: see PEERS. MODEL: one of tools/get_models whose inputs are tensors. The figures are those of the second run. A run uploads the
+inputs and downloads all outputs, as a job of lowtide does.
 """
 
 import copy
 import gc
+import importlib
 import json
 import logging
 import sys
@@ -14,11 +16,14 @@ import warnings
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
+from torch import nn
+from torch.utils import _pytree as pytree
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tools")]
 import lowtide_sim  # noqa: E402
-from models.families import blocks  # noqa: E402
+from models.catalogue import MODELS  # noqa: E402
 
 lowtide_sim.load()
 DEVICE = torch.device("sim", 0)
@@ -35,52 +40,60 @@ def accelerate_cpu_offload(model):
 
 
 def diffusers_block(model):
-    return _group_offloading(model, offload_type="block_level", num_blocks_per_group=1)
+    for part in _parts_with_blocks(model):
+        _offload_groups(part, offload_type="block_level", num_blocks_per_group=1)
+    return model
 
 
 def diffusers_leaf(model):
-    return _group_offloading(model, offload_type="leaf_level", record_stream=True)
+    _offload_groups(model, offload_type="leaf_level", record_stream=True)
+    return model
 
 
-def _group_offloading(model, **options):
+def _offload_groups(model, **options):
     from diffusers.hooks import apply_group_offloading
 
     apply_group_offloading(model, onload_device=DEVICE, offload_device=torch.device("cpu"), use_stream=True, **options)
-    return model
+
+
+def _parts_with_blocks(module):
+    """The outermost modules that have lists of blocks among their children: diffusers looks no deeper than that."""
+    children = list(module.children())
+    if any(isinstance(child, (nn.ModuleList, nn.Sequential)) for child in children):
+        return [module]
+    return [part for child in children for part in _parts_with_blocks(child)]
 
 
 PEERS = {call.__name__: call for call in (resident, accelerate_cpu_offload, diffusers_block, diffusers_leaf)}
 
 
-def exported_model():
-    """The module that tools/get_models exports as blocks_8x1024, with the same weights."""
+def exported_module(name):
+    """The module that tools/get_models exports under this name, with the same weights."""
     torch.manual_seed(0)
-    return blocks.blocks_8x1024().module.eval().requires_grad_(False)
-
-
-def token_ids(tokens):
-    return (torch.arange(2 * tokens) % blocks.VOCABULARY).view(2, tokens)
+    family = importlib.import_module(f"models.families.{MODELS[name].family}")
+    return getattr(family, name)().module.eval().requires_grad_(False)
 
 
 def main():
-    name, tokens = sys.argv[1], int(sys.argv[2])
+    name, model_name, inputs = sys.argv[1:]
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     lowtide_sim.open("default")
-    model = exported_model()
-    ids = token_ids(tokens)
-    weight_bytes = sum(parameter.nbytes for parameter in model.parameters())
+    model = exported_module(model_name)
+    arguments = [tensor for _, tensor in sorted(load_file(inputs).items())]
+    weight_bytes = sum(weight.nbytes for weight in (*model.parameters(), *model.buffers()))
     with torch.no_grad():
-        expected = model(ids)
+        expected = pytree.tree_leaves(model(*arguments))
         offloaded = PEERS[name](copy.deepcopy(model))
         for warm_up in (True, False):
             gc.collect()  # what the first run left in cycles shall not count for the second
             lowtide_sim.reset()
-            outputs = [output.cpu() for output in offloaded(ids.to(DEVICE))]
+            outputs = offloaded(*(argument.to(DEVICE) for argument in arguments))
+            outputs = [output.cpu() for output in pytree.tree_leaves(outputs)]
     print(json.dumps({
         **lowtide_sim.stats(),
         "weight_bytes": weight_bytes,
-        "same_bits": all(map(torch.equal, outputs, expected)),
+        "same_bits": len(outputs) == len(expected) and all(map(torch.equal, outputs, expected)),
     }))
 
 

@@ -7,110 +7,42 @@ bench/peers/run sets up what this needs. Nothing depends on a clock of this mach
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from figures import LOWTIDE, MIB, ROOT, fail, input_of, need_archive, text_table  # noqa: E402
-from safetensors import safe_open  # noqa: E402
+from figures import LOWTIDE, MIB, ROOT, fail, need_archive, text_table  # noqa: E402
+from on_card import MODELS, PEERS, Call, Program, Wrong, card, one_pass_limit, peer_figures  # noqa: E402
 
-ARCHIVE = ROOT / "models" / "blocks_8x1024.pt2"
-CARD = ROOT / "configs" / "cards" / "default.json"
-# Tokens of each of the two sequences -> the file that holds them, and lowtide's cap: the peak of diffusers' leaf groups.
-SIZES = {64: ("", 37.5), 512: (".1", 76.0)}
-PEERS = {
-    "resident": "resident",
-    "accelerate cpu_offload": "accelerate_cpu_offload",
-    "diffusers block groups, stream": "diffusers_block",
-    "diffusers leaf groups, stream": "diffusers_leaf",
-}
+ARCHIVE = MODELS / "blocks_8x1024.pt2"
+# Tokens of each of the two sequences -> the call that has them, and lowtide's cap: the peak of diffusers' leaf groups.
+SIZES = {64: (Call(ARCHIVE), 37.5), 512: (Call(ARCHIVE, 1), 76.0)}
 
 
-def peer_figures(name, tokens):
-    """The figures of one peer, from a process of its own."""
-    command = [sys.executable, str(Path(__file__).with_name("peer.py")), name, str(tokens)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        fail(f"exit code {done.returncode} of: {' '.join(command)}")
-    printed = json.loads(done.stdout.splitlines()[-1])
-    if not printed["same_bits"]:
-        fail(f"{name}, 2x{tokens} tokens: the outputs are not the CPU's bits")
+def lowtide_figures(program, call, *options):
+    """Those of the last of three equal jobs; the stall of a job is what one more of them adds."""
+    before = program.run(call, 2, *options)
+    after = program.run(call, 3, *options).checked()
     return {
-        "modelled_s": printed["modelled_s"],
-        "peak_bytes": printed["peak_bytes"] - card()["context_bytes"],
-        "h2d_bytes": printed["h2d_bytes"],
-        "stall_s": printed["stall_s"],
-        "compute_s": printed["compute_s"],
-        "weight_bytes": printed["weight_bytes"],
+        "modelled_s": after.last_job_s,
+        "peak_bytes": after.peak_bytes,
+        "h2d_bytes": after.report["jobs"][-1]["h2d_bytes"],
+        "stall_s": after.report["measured"]["stall_s"] - before.report["measured"]["stall_s"],
+        "cap_bytes": after.report["cap_bytes"],
     }
-
-
-def card():
-    return json.loads(CARD.read_text())
-
-
-class Program:
-    """`lowtide run` on the default card; without memory of earlier runs, so that all plans rest on the same bounds."""
-
-    def __init__(self, path, folder):
-        self.path, self.folder, self.runs = path, folder, 0
-
-    def report(self, tokens, jobs, options):
-        """The report of so many equal jobs, and the file with the outputs of the last one."""
-        self.runs += 1
-        out = self.folder / f"run{self.runs}"
-        out.mkdir()
-        inputs = input_of(ARCHIVE).with_name(f"{ARCHIVE.stem}{SIZES[tokens][0]}.in.safetensors")
-        job = {"model": str(ARCHIVE), "inputs": str(inputs)}
-        lines = [json.dumps({"id": str(number), **job, "output": f"{number}.safetensors"}) for number in range(jobs)]
-        (out / "jobs.jsonl").write_text("\n".join(lines) + "\n")
-        command = [str(self.path), "run", "--jobs", str(out / "jobs.jsonl"), "--out", str(out), "--device", "sim", "--quiet"]
-        command += [*options, "--report", str(out / "report.json")]
-        environment = {**os.environ, "XDG_CACHE_HOME": str(out / "cache")}
-        done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            fail(f"exit code {done.returncode} of: {' '.join(command)}\n{done.stderr.strip()}")
-        return json.loads((out / "report.json").read_text()), out / f"{jobs - 1}.safetensors"
-
-    def figures(self, tokens, *options):
-        """Those of the last of three equal jobs; the stall of a job is what one more of them adds."""
-        before, _ = self.report(tokens, 2, options)
-        after, outputs = self.report(tokens, 3, options)
-        if not same_tensors(outputs, ARCHIVE.with_name(f"{ARCHIVE.stem}{SIZES[tokens][0]}.out.safetensors")):
-            fail(f"lowtide {' '.join(options)}, 2x{tokens} tokens: the outputs are not those of eager PyTorch on the CPU")
-        return {
-            "modelled_s": after["jobs"][-1]["modelled_s"],
-            "peak_bytes": after["measured"]["peak_bytes"] - after["measured"]["context_bytes"],
-            "h2d_bytes": after["jobs"][-1]["h2d_bytes"],
-            "stall_s": after["measured"]["stall_s"] - before["measured"]["stall_s"],
-            "cap_bytes": after["cap_bytes"],
-        }
-
-
-def same_tensors(left, right):
-    """Equal bits of two safetensors files, whatever the names: tensors come in output order in both."""
-    with safe_open(left, "np") as a, safe_open(right, "np") as b:
-        mine, other = sorted(a.keys()), sorted(b.keys())
-        return len(mine) == len(other) and all(
-            a.get_tensor(x).tobytes() == b.get_tensor(y).tobytes() for x, y in zip(mine, other))
 
 
 def measure(program):
     """Row -> tokens -> figures."""
-    rows = {row: {tokens: peer_figures(name, tokens) for tokens in SIZES} for row, name in PEERS.items()}
-    link = card()["link_pinned_bytes_per_s"]
-    limit = {}
-    for tokens in SIZES:
-        base = rows["resident"][tokens]
-        limit[tokens] = {"modelled_s": max(base["compute_s"], base["weight_bytes"] / link)}
+    rows = {row: {tokens: peer_figures(row, call) for tokens, (call, _) in SIZES.items()} for row in PEERS}
+    limit = {tokens: {"modelled_s": one_pass_limit(rows["resident"][tokens])} for tokens in SIZES}
     caps = " / ".join(f"{cap:g}" for _, cap in SIZES.values())
     rows["limit of one pass: max(compute, weights / link)"] = limit
     rows[f"lowtide, cap {caps} MiB"] = {
-        tokens: program.figures(tokens, "--vram-cap", str(int(cap * MIB))) for tokens, (_, cap) in SIZES.items()}
-    rows["lowtide, resident"] = {tokens: program.figures(tokens, "--after-job", "keep") for tokens in SIZES}
+        tokens: lowtide_figures(program, call, "--vram-cap", str(int(cap * MIB))) for tokens, (call, cap) in SIZES.items()}
+    rows["lowtide, resident"] = {
+        tokens: lowtide_figures(program, call, "--after-job", "keep") for tokens, (call, _) in SIZES.items()}
     for figures in rows.values():
         for tokens in SIZES:
             figures[tokens]["ratio_to_limit"] = figures[tokens]["modelled_s"] / limit[tokens]["modelled_s"]
@@ -132,7 +64,10 @@ def main():
     options = parser.parse_args()
     need_archive(ARCHIVE)
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure(Program(options.program, Path(folder)))
+        try:
+            rows = measure(Program(options.program, Path(folder)))
+        except Wrong as wrong:
+            fail(wrong)
     head = ["blocks_8x1024, default card"]
     for tokens in SIZES:
         head += [f"2x{tokens}: ms", "peak MiB", "h2d MiB", "stall ms", "x limit"]

@@ -48,8 +48,9 @@ struct ResidencyProblem {
   std::vector<Unit> units;
   std::vector<StepCost> steps;
   Link link;
-  double begin_s = 0;  // host and link are busy before the first copy can be issued: inputs travel
-  double end_s = 0;    // after the last step: results travel, the host waits
+  double begin_s = 0;       // inputs travel: before it neither compute nor a copy of weights begins
+  double begin_host_s = 0;  // the host has submitted that
+  double end_s = 0;         // after the last step: results travel, the host waits
 
   /// Sum over units, each rounded to the granule: a slab of this size keeps everything.
   Bytes rounded_bytes() const;

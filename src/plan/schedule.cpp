@@ -8,8 +8,8 @@ Schedule simulate(const ResidencyProblem& problem, const std::vector<Fetch>& fet
   Schedule result;
   result.fetch_stall_s.assign(fetches.size(), 0.0);
   std::vector<double> arrival(fetches.size(), 0.0);
-  double host = problem.begin_s;
-  double compute = 0;
+  double host = problem.begin_host_s;
+  double compute = problem.begin_s;
   double link = problem.begin_s;
   std::size_t next_issue = 0;
 

@@ -21,9 +21,9 @@ struct StorageUse {
 /// Where a storage, or a chunk of one, lies in its unit.
 struct PackedStorage {
   std::uint32_t storage = 0;
-  Bytes offset = 0;          // in the unit
-  Bytes begin = 0;           // of the chunk in the storage
-  std::uint32_t chunk = 0;   // which of so many chunks that a storage was cut into
+  Bytes offset = 0;         // in the unit
+  Bytes begin = 0;          // of the chunk in the storage
+  std::uint32_t chunk = 0;  // which of so many chunks that a storage was cut into
   std::uint32_t chunks = 1;
 };
 

@@ -21,10 +21,12 @@ c10::Stream compute_stream(const device::Device& device) {
   return c10::impl::VirtualGuardImpl(device.torch().type()).getStream(device.torch());
 }
 
-/// Host memory of one unit as a tensor of bytes, without a copy.
-at::Tensor byte_tensor(std::span<const std::byte> bytes) {
-  return at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())},
-                       at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+/// Memory as a tensor of bytes, without a copy and without a call of an operator.
+at::Tensor byte_tensor(const std::byte* data, std::size_t bytes, c10::Device device) {
+  return at::for_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)})
+      .options(at::TensorOptions().dtype(at::kByte).device(device))
+      .target_device(device)
+      .make_tensor();
 }
 
 }  // namespace
@@ -93,9 +95,9 @@ SavedState ResidencyManager::save_state() const {
   for (const plan::Fetch& fetch : inputs_.plan->fetches) {
     const plan::Unit& unit = inputs_.packing->units[fetch.unit];
     if (!unit.state) continue;
-    state[fetch.unit] =
-        slab_.narrow(0, static_cast<std::int64_t>(fetch.offset), static_cast<std::int64_t>(unit.bytes))
-            .to(at::kCPU);
+    state[fetch.unit] = byte_tensor(static_cast<const std::byte*>(slab_.const_data_ptr()) + fetch.offset,
+                                    unit.bytes, device_.torch())
+                            .to(at::kCPU);
     device_.extras()->note_copy(/*to_device=*/false, unit.bytes);
   }
   return state;
@@ -166,8 +168,10 @@ void ResidencyManager::issue(std::size_t index) {
   const c10::StreamGuard on_copy_stream(copy_stream_);
   const std::span<const std::byte> source = inputs_.store->unit(*inputs_.packing, fetch.unit);
   const bool saved = state_ != nullptr && inputs_.packing->units[fetch.unit].state;
-  slab_.narrow(0, static_cast<std::int64_t>(fetch.offset), static_cast<std::int64_t>(source.size()))
-      .copy_(saved ? state_->at(fetch.unit) : byte_tensor(source), /*non_blocking=*/true);
+  byte_tensor(static_cast<const std::byte*>(slab_.const_data_ptr()) + fetch.offset, source.size(),
+              device_.torch())
+      .copy_(saved ? state_->at(fetch.unit) : byte_tensor(source.data(), source.size(), at::kCPU),
+             /*non_blocking=*/true);
   device_.extras()->note_copy(/*to_device=*/true, source.size());
   arrived_[index].record(copy_stream_);
 }

@@ -133,8 +133,11 @@ void ModelData::analyse() {
   no_waves_ = find_obstacle_to_waves();
   for (std::size_t u = 0; u < packing_.units.size(); ++u) {
     const auto& content = packing_.content[u];
+    const auto named =
+        std::find_if(weights_.weights.begin(), weights_.weights.end(),
+                     [&](const graph::Weight& weight) { return weight.file == content.front().storage; });
     packing_.units[u].name =
-        weights_.files[content.front().storage].record +
+        (named == weights_.weights.end() ? weights_.files[content.front().storage].record : named->name) +
         (content.size() > 1 ? " and " + std::to_string(content.size() - 1) + " more" : "");
   }
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
@@ -191,11 +194,8 @@ void ModelData::find_splittable() {
         meta.sizes.size() == 2 && meta.storage_offset == 0 && meta.strides[1] == 1 &&
         meta.strides[0] == meta.sizes[1] && meta.sizes[0] > 1 &&
         static_cast<Bytes>(meta.sizes[0] * meta.sizes[1]) * element == weights_.files[file].bytes;
-    const std::size_t names = static_cast<std::size_t>(
-        std::count_if(weights_.weights.begin(), weights_.weights.end(),
-                      [&, f = file](const graph::Weight& weight) { return weight.file == f; }));
-    if (!whole || names != 1 || storage_uses_[file].state || storage_uses_[file].uses.size() != count)
-      continue;
+    // Other names are looked up on the host, or not at all: what the device reads are the products.
+    if (!whole || storage_uses_[file].state || storage_uses_[file].uses.size() != count) continue;
     splittable_.push_back(
         {file, static_cast<std::uint64_t>(meta.sizes[0]), static_cast<Bytes>(meta.sizes[1]) * element});
   }

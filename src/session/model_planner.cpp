@@ -83,7 +83,9 @@ std::shared_ptr<Variant> ModelPlanner::make_alone() const {
   variant->problem.units = plan::units_on_walk(variant->packing, variant->walk);
   variant->problem.steps = plan::costs_on_walk(variant->walk, slowest_->profile.costs, {});
   variant->problem.begin_s = slowest_->inputs_s;
+  variant->problem.begin_host_s = slowest_->inputs_host_s;
   variant->problem.end_s = slowest_->outputs_s + request_.card->synchronize_s;
+  if (!variant->problem.steps.empty()) variant->problem.steps.back().host_s += slowest_->outputs_host_s;
   const device::sim::Card& card = *request_.card;
   variant->problem.link = {.bytes_per_s = card.link_pinned_bytes_per_s,
                            .latency_s = card.copy_latency_s,
@@ -112,6 +114,7 @@ std::shared_ptr<Variant> ModelPlanner::make_wave(const std::vector<plan::StepGro
     }
   } else {
     variant->problem.begin_s = slowest_->inputs_s * jobs;
+    variant->problem.begin_host_s = slowest_->inputs_host_s * jobs;
   }
   variant->problem.units = plan::units_on_walk(variant->packing, variant->walk);
   variant->problem.steps = plan::costs_on_walk(variant->walk, slowest_->profile.costs, transfers);
@@ -130,6 +133,7 @@ std::shared_ptr<Variant> ModelPlanner::make_split(Bytes largest) const {
   variant->problem = alone_->problem;
   variant->problem.units = plan::units_on_walk(variant->packing, variant->walk);
   variant->problem.steps = plan::costs_on_walk(variant->walk, slowest_->profile.costs, {});
+  variant->problem.steps.back().host_s += slowest_->outputs_host_s;
   // Beside the result, a chunk's columns exist once more until they are copied into it.
   variant->job_bytes = alone_->job_bytes;
   for (std::size_t step = 0; step < split.chunks_of_step.size(); ++step) {
@@ -181,23 +185,24 @@ std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<B
     double least_s = 0;
   };
   std::vector<Ranked> ranked;
-  const auto slab_of = [&](const Variant& variant) -> Bytes {
+  const auto slab_of = [&](const Variant& variant) -> std::optional<Bytes> {
     const Bytes jobs = job_bytes.value_or(variant.job_bytes);
-    return variant.job_bytes > jobs || jobs > room ? 0 : room - jobs;
+    if (variant.job_bytes > jobs || jobs > room) return std::nullopt;
+    return room - jobs;
   };
   const Bytes weights = alone_->problem.exact_bytes();
   for (const auto& variant : variants_) {
-    const Bytes slab = slab_of(*variant);
-    if (slab == 0 && weights > 0) continue;
+    const std::optional<Bytes> slab = slab_of(*variant);
+    if (!slab) continue;
     double host = 0, kernel = 0, upload = 0;
     for (const StepCost& cost : variant->problem.steps) {
       host += cost.host_s;
       kernel += cost.kernel_s;
       upload += cost.upload_s;
     }
-    const Bytes stays = request_.keeps ? std::min(slab, weights) : 0;
+    const Bytes stays = request_.keeps ? std::min(*slab, weights) : 0;
     const double copies = double(weights - stays) / variant->problem.link.bytes_per_s + upload;
-    ranked.push_back({variant, slab, per_job(*variant, std::max({host, kernel + upload, copies}))});
+    ranked.push_back({variant, *slab, per_job(*variant, std::max({host, kernel + upload, copies}))});
   }
   // Among those that could be about equally fast, small groups first: their weights wait for least room.
   std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
@@ -213,6 +218,7 @@ std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<B
     const Variant& variant = *candidate.variant;
     if (best && (planned >= kPlannedVariants || candidate.least_s > best_s)) break;
     if (variant.search().min_slab_bytes() > candidate.slab) continue;
+    if (ranked.size() == 1) return candidate.variant;
     ++planned;
     const double seconds = per_job(
         variant, variant.search()
@@ -229,7 +235,8 @@ std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<B
   }
   if (best || !request_.allow_split) return best;
   for (const auto& variant : splits_) {
-    if (variant->search().min_slab_bytes() <= slab_of(*variant)) return variant;
+    const std::optional<Bytes> slab = slab_of(*variant);
+    if (slab && variant->search().min_slab_bytes() <= *slab) return variant;
   }
   return nullptr;
 }

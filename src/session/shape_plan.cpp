@@ -71,12 +71,17 @@ void add_transfers(ShapePlan& shape, const ModelData& model, const graph::ShapeT
   for (const graph::GraphInput& input : graph.inputs) {
     if (input.kind != graph::InputKind::user || input.value == graph::kNoValue) continue;
     const graph::StorageId storage = storages.of_value[input.value];
-    if (storage != graph::kNoStorage && storages.storages[storage].used)
-      shape.inputs_s += seconds(input.value);
+    if (storage == graph::kNoStorage || !storages.storages[storage].used) continue;
+    const double travels = seconds(input.value);
+    shape.inputs_s += travels;
+    if (travels > 0) shape.inputs_host_s += card.launch_s;
   }
+  if (shape.inputs_s > 0) shape.inputs_s += card.launch_s;  // of the first; the host submits others meanwhile
   for (const std::size_t index : model.user_outputs()) {
-    if (const auto* ref = std::get_if<graph::Ref>(&graph.outputs[index].value))
-      shape.outputs_s += seconds(ref->value);
+    const auto* ref = std::get_if<graph::Ref>(&graph.outputs[index].value);
+    const double travels = ref == nullptr ? 0 : seconds(ref->value);
+    shape.outputs_s += travels;
+    if (travels > 0) shape.outputs_host_s = card.launch_s;  // of the first, as above
   }
 }
 

@@ -25,6 +25,8 @@ struct ShapePlan {
   std::vector<Bytes> result_bytes;  // per step
   double inputs_s = 0;              // the inputs travel
   double outputs_s = 0;             // the results travel
+  double inputs_host_s = 0;         // the host submits them
+  double outputs_host_s = 0;        // the host submits that
   double total_step_s = 0;
   std::string learned_key;
 };

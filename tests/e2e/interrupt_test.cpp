@@ -32,9 +32,16 @@ class LongBatch {
     write_text(place_ / "jobs.jsonl", list);
   }
 
-  Arguments arguments(const std::string& device) const {
-    return {"run",  "--jobs",   (place_ / "jobs.jsonl").string(), "--out", place_.out().string(), "--device",
-            device, "--report", (place_ / "report.json").string()};
+  Arguments arguments(const Arguments& options) const {
+    Arguments all{"run",
+                  "--jobs",
+                  (place_ / "jobs.jsonl").string(),
+                  "--out",
+                  place_.out().string(),
+                  "--report",
+                  (place_ / "report.json").string()};
+    all.insert(all.end(), options.begin(), options.end());
+    return all;
   }
   const Workplace& place() const { return place_; }
 
@@ -64,10 +71,11 @@ class LongBatch {
 }  // namespace
 
 TEST_CASE("an interrupted batch exits 130, keeps whole results and reports the jobs it finished") {
-  for (const char* device : {"cpu", "sim"}) {
-    CAPTURE(device);
+  for (const Arguments& options : {Arguments{"--device", "cpu"}, Arguments{"--device", "sim"},
+                                   Arguments{"--device", "sim", "--wave", "4"}}) {
+    CAPTURE(options.back());
     const LongBatch batch;
-    RunningProgram program(batch.arguments(device), batch.place() / "cache");
+    RunningProgram program(batch.arguments(options), batch.place() / "cache");
     REQUIRE(batch.wait_for_outputs(5));
     program.signal(SIGINT);
     const Outcome outcome = program.wait();
@@ -93,7 +101,7 @@ TEST_CASE("an interrupted batch exits 130, keeps whole results and reports the j
 
 TEST_CASE("a second interrupt ends the program at once, and the next run clears what it left") {
   const LongBatch batch;
-  RunningProgram program(batch.arguments("cpu"), batch.place() / "cache");
+  RunningProgram program(batch.arguments({"--device", "cpu"}), batch.place() / "cache");
   REQUIRE(batch.wait_for_outputs(3));
   program.signal(SIGINT);
   program.signal(SIGINT);

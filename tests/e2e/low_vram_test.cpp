@@ -110,7 +110,7 @@ TEST_CASE("where copies take longest, the cap is 40 % of the resident peak above
 
 TEST_CASE("where 40 % of the peak cannot work, the cap is the smallest that does") {
   const Workplace place;
-  const Archive archive = model("minilm_l6");
+  const Archive archive = model("qwen3_static");
   const Choice choice = choice_for(place, archive, "sim");
   REQUIRE(choice.share < choice.smallest);
   CHECK(choice.chosen == choice.smallest);

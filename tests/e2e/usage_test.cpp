@@ -43,8 +43,8 @@ TEST_CASE("help and version go to stdout") {
     CHECK(help.out.find(command) != std::string::npos);
   const Outcome run_help = place.lowtide({"run", "--help"});
   CHECK(run_help.code == 0);
-  for (const char* option :
-       {"--out", "--jobs", "--device", "--vram-cap", "--low-vram", "--after-job", "--report"})
+  for (const char* option : {"--out", "--jobs", "--device", "--vram-cap", "--low-vram", "--after-job",
+                             "--wave", "--allow-split", "--report"})
     CHECK(run_help.out.find(option) != std::string::npos);
   const Outcome version = place.lowtide({"--version"});
   CHECK(version.code == 0);
@@ -55,12 +55,15 @@ TEST_CASE("a wrong command line is named") {
   const Workplace place;
   const std::string archive = model("ocr_cls").path.string(), out = place.out().string();
   check_refused(place.lowtide({}), 2, {"subcommand"});
+  check_refused(place.lowtide({"frob", archive}), 2, {"'frob'", "run, plan, inspect, measure, doctor"});
   check_refused(place.lowtide({"run"}), 2, {});
   check_refused(place.lowtide({"run", archive, "--out", out}), 2, {"INPUT"});
   check_refused(place.lowtide({"run", archive, archive}), 2, {"--out"});
   check_refused(place.lowtide({"plan"}), 2, {"model"});
   check_wrong_run({"--frobnicate"}, 2, {"--frobnicate"});
   check_wrong_run({"--after-job", "maybe", "--device", "sim"}, 2, {"--after-job"});
+  for (const char* wave : {"0", "4097", "-1", "many", "2.5"})
+    check_wrong_run({"--wave", wave, "--device", "sim"}, 2, {"--wave", wave, "1 to 4096", "auto"});
   check_wrong_run({"--threads", "0"}, 2, {"--threads"});
   check_wrong_run({"--threads", "many"}, 2, {"--threads"});
   check_wrong_run({"--program", "nosuch", "--device", "cpu"}, 2, {"nosuch", "model"});
@@ -72,6 +75,18 @@ TEST_CASE("an option without effect is wrong usage") {
   check_wrong_run({"--device", "cpu", "--after-job", "keep"}, 2, {"--after-job", "no effect"});
   check_wrong_run({"--device", "cpu", "--after-job", "release"}, 2, {"--after-job", "no effect"});
   check_wrong_run({"--device", "sim", "--low-vram", "--after-job", "keep"}, 2, {"--after-job", "--low-vram"});
+  for (const char* wave : {"1", "4", "auto"})
+    check_wrong_run({"--device", "cpu", "--wave", wave}, 2, {"--wave", "no effect"});
+  check_wrong_run({"--device", "cpu", "--allow-split"}, 2, {"--allow-split", "no effect"});
+  const Workplace place;
+  const std::string archive = model("ocr_cls").path.string();
+  check_refused(place.lowtide({"plan", archive, "--device", "cpu", "--svg", (place / "x.svg").string()}), 2,
+                {"--svg", "no effect"});
+  CHECK_FALSE(fs::exists(place / "x.svg"));
+  check_refused(
+      place.lowtide({"run", "--jobs", "-", "--out", place.out().string(), "--device", "sim", "--wave", "4"}),
+      2, {"--wave", "no effect", "--jobs -"});
+  check_refused(place.lowtide({"measure", archive, "--device", "sim", "--wave", "4"}), 2, {"--wave"});
 }
 
 TEST_CASE("sizes that are none are wrong usage") {

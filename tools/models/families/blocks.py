@@ -52,6 +52,10 @@ def blocks_8x1024():
     return _case(1024, 8, [(2, 64), (2, 512), (1, 17)])
 
 
+def blocks_1333x64():
+    return _case(64, 1333, [(2, 16)])
+
+
 def _case(width, depth, sizes):
     calls = [((torch.arange(batch * tokens) % VOCABULARY).view(batch, tokens),) for batch, tokens in sizes]
     return Case(Blocks(width, depth), calls[0], {"ids": {0: AUTO, 1: AUTO}}, calls[1:])
