@@ -14,6 +14,9 @@ constexpr double kLowVramSlowdown = 1.2;
 /// ...and more than this share of the resident peak is not.
 constexpr double kLowVramShare = 0.4;
 
+/// A smallest cap with split weights is worth a word when it is below this share of the exact one.
+constexpr double kWorthSplitting = 0.98;
+
 /// How one model runs under a cap.
 struct Choice {
   std::shared_ptr<const Variant> variant;
@@ -74,7 +77,8 @@ class Planners {
     bool helps = false;
     for (const auto& [index, planner] : planners_) {
       const std::optional<Bytes> split = planner.smallest_split_bytes();
-      helps = helps || (split && *split < planner.smallest_bytes());
+      helps = helps || (split && static_cast<double>(*split) <
+                                     kWorthSplitting * static_cast<double>(planner.smallest_bytes()));
       most_bytes = std::max(most_bytes, std::min(split.value_or(UINT64_MAX), planner.smallest_bytes()));
     }
     return helps ? std::optional(context_ + most_bytes) : std::nullopt;
