@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/checked_math.hpp"
+#include "plan/schedule.hpp"
 
 namespace lowtide::detail {
 namespace {
@@ -170,12 +171,15 @@ std::optional<Bytes> ModelPlanner::smallest_split_bytes() const {
   return least;
 }
 
-/// The time of a walk shared by its jobs; where their number is known, with the last wave as it will be.
-double ModelPlanner::per_job(const Variant& variant, double walk_s) const {
-  if (!variant.walk.is_wave()) return walk_s;
-  const double waves = std::ceil(static_cast<double>(request_.jobs) / variant.walk.jobs);
-  const double each = std::ceil(static_cast<double>(request_.jobs) / waves);  // waves of equal size
-  return walk_s / std::min<double>(variant.walk.jobs, std::max(each, 1.0));
+/// Waves in which the known jobs come.
+double ModelPlanner::waves_of(const Variant& variant) const {
+  return std::ceil(static_cast<double>(request_.jobs) / variant.walk.jobs);
+}
+
+/// Seconds per job over all known jobs, the first wave with nothing on the device.
+double ModelPlanner::per_job(const Variant& variant, const plan::ResidencyPlan& plan) const {
+  const double first = plan::simulate(variant.problem, plan.fetches, /*first_job=*/true).total_s;
+  return (first + (waves_of(variant) - 1) * plan.predicted_s) / static_cast<double>(request_.jobs);
 }
 
 std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<Bytes> job_bytes) const {
@@ -202,7 +206,8 @@ std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<B
     }
     const Bytes stays = request_.keeps ? std::min(*slab, weights) : 0;
     const double copies = double(weights - stays) / variant->problem.link.bytes_per_s + upload;
-    ranked.push_back({variant, *slab, per_job(*variant, std::max({host, kernel + upload, copies}))});
+    const double walk_s = std::max({host, kernel + upload, copies});
+    ranked.push_back({variant, *slab, walk_s * waves_of(*variant) / static_cast<double>(request_.jobs)});
   }
   // Among those that could be about equally fast, small groups first: their weights wait for least room.
   std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
@@ -220,10 +225,8 @@ std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<B
     if (variant.search().min_slab_bytes() > candidate.slab) continue;
     if (ranked.size() == 1) return candidate.variant;
     ++planned;
-    const double seconds = per_job(
-        variant, variant.search()
-                     .plan(std::min(candidate.slab, variant.search().full_slab_bytes()), request_.keeps)
-                     .predicted_s);
+    const Bytes useful = std::min(candidate.slab, variant.search().full_slab_bytes());
+    const double seconds = per_job(variant, variant.search().plan(useful, request_.keeps));
     const bool larger = best && variant.walk.jobs > best->walk.jobs;
     const bool smaller = best && variant.walk.jobs < best->walk.jobs;
     if (!best || (larger    ? seconds < best_s * kWorthWaiting

@@ -65,7 +65,8 @@ class ModelPlanner {
   std::shared_ptr<Variant> make_wave(const std::vector<plan::StepGroup>& groups, int jobs, bool spill) const;
   std::shared_ptr<Variant> make_split(Bytes largest) const;
   void make_waves();
-  double per_job(const Variant& variant, double walk_s) const;
+  double waves_of(const Variant& variant) const;
+  double per_job(const Variant& variant, const plan::ResidencyPlan& plan) const;
 
   const ModelData& model_;
   const std::vector<ShapePlan>& shapes_;
