@@ -2,206 +2,204 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
+#include <functional>
+#include <map>
 #include <stdexcept>
 
 #include "base/checked_math.hpp"
-#include "plan/schedule.hpp"
-#include "plan/slot_layout.hpp"
 
 namespace lowtide::plan {
 namespace {
 
-constexpr StepId kNeverSplit = std::numeric_limits<StepId>::max();
-/// Among plans this close in time, the one that moves fewer bytes is taken.
-constexpr double kTimeTie = 1.005;
-/// Sizes of the streaming region that are tried between the smallest and the whole slab.
-constexpr int kRegionSteps = 5;
-/// Residents are chosen in about so many portions, each after a fresh look at where compute stalls.
-constexpr int kResidencyRounds = 8;
+/// Rungs are at least this factor apart...
+constexpr double kRungFactor = 1.03;
+/// ...and at most so many.
+constexpr int kMostRungs = 72;
+/// An evenly spaced rung so close below a natural one is left out.
+constexpr double kSameRung = 1.01;
+/// Natural rungs: up to so many units of so many sizes; units below this share of the largest count together.
+constexpr int kFewSlots = 6;
+constexpr std::size_t kCommonSizes = 3;
+constexpr Bytes kSmallShare = 16;
+/// What all rungs together may cost, counted in copies that are simulated.
+constexpr std::size_t kClimbCopies = 400'000;
+constexpr std::size_t kQuickCopies = 12'000;
+/// Bounds on the evaluations of one search, whatever they cost.
+constexpr std::size_t kFewestTries = 12;
+constexpr std::size_t kMostTries = 400;
 
-Bytes slot_bytes(const ResidencyProblem& problem, UnitId id) {
-  return round_up(problem.units[id].bytes, kGranule);
-}
-
-/// Resident fetches packed from offset 0; returns the bytes they take.
-Bytes place_residents(const ResidencyProblem& problem, const std::vector<bool>& resident,
-                      std::vector<Fetch>& fetches) {
-  Bytes offset = 0;
-  for (UnitId id = 0; id < problem.units.size(); ++id) {
-    if (!resident[id]) continue;
-    const Unit& unit = problem.units[id];
-    fetches.push_back({.unit = id,
-                       .offset = offset,
-                       .free_after = kBeforeFirstStep,
-                       .first_use = unit.uses.front(),
-                       .last_use = unit.uses.back(),
-                       .resident = true});
-    offset += slot_bytes(problem, id);
-  }
-  return offset;
+std::size_t tries(std::size_t copies, std::size_t searches, std::size_t units) {
+  return std::clamp(copies / std::max<std::size_t>(1, searches * std::max<std::size_t>(units, 1)),
+                    kFewestTries, kMostTries);
 }
 
 }  // namespace
 
-struct ResidencySearch::Candidate {
-  ResidencyPlan plan;
-  bool valid = false;
+/// How far the ladder has been climbed.
+struct ResidencySearch::Climb {
+  Climb(const ResidencySearch& owner, bool keeps)
+      : search(owner.problem_, owner.timeline_, owner.table_, keeps, owner.smallest_region_) {}
 
-  bool worse_than(const ResidencyPlan& other) const {
-    if (!valid) return true;
-    if (other.predicted_s * kTimeTie < plan.predicted_s) return true;
-    return other.predicted_s < plan.predicted_s * kTimeTie && other.streamed_bytes < plan.streamed_bytes;
-  }
+  SlabSearch search;
+  std::vector<Choice> choices;  // per rung so far
 };
 
 ResidencySearch::ResidencySearch(const ResidencyProblem& problem)
-    : problem_(problem), gaps_(gaps()), full_slab_(problem.rounded_bytes()) {
-  const std::vector<bool> resident = mandatory_residents();
-  std::vector<Fetch> fixed;
-  const Bytes mandatory = place_residents(problem_, resident, fixed);
-  Bytes region = std::numeric_limits<Bytes>::max();
-  for (const StepId gap : gaps_)
-    region = std::min(region, smallest_region(problem_, make_visits(problem_, resident, gap)));
-  min_slab_ = mandatory + region;
+    : problem_(problem), timeline_(problem), table_(problem) {
+  find_min_slab();
+  make_rungs();
 }
 
-std::vector<bool> ResidencySearch::mandatory_residents() const {
-  std::vector<bool> resident(problem_.units.size());
-  for (std::size_t i = 0; i < resident.size(); ++i) resident[i] = problem_.units[i].state;
-  return resident;
-}
+ResidencySearch::~ResidencySearch() = default;
 
-std::vector<StepId> ResidencySearch::gaps() const {
-  const bool repeated = std::any_of(problem_.units.begin(), problem_.units.end(),
-                                    [](const Unit& unit) { return unit.uses.size() > 1 && !unit.packed; });
-  if (!repeated) return {kNeverSplit};
-  return {kNeverSplit, 64, 1};
-}
-
-void ResidencySearch::consider(Candidate& best, const std::vector<bool>& resident, StepId max_gap,
-                               Bytes slab_bytes, bool keeps) const {
-  std::vector<Fetch> fixed;
-  const Bytes taken = place_residents(problem_, resident, fixed);
-  if (taken > slab_bytes) return;
-  const std::vector<Visit> visits = make_visits(problem_, resident, max_gap);
-  const Bytes region = slab_bytes - taken;
-  auto fetches = place_visits(problem_, visits, taken, region, Placement::earliest_free);
-  if (!fetches) fetches = place_visits(problem_, visits, taken, region, Placement::lowest);
-  if (!fetches) return;
-  fetches->insert(fetches->begin(), fixed.begin(), fixed.end());
-  std::stable_sort(fetches->begin(), fetches->end(),
-                   [](const Fetch& a, const Fetch& b) { return a.first_use < b.first_use; });
-  ResidencyPlan plan = assess(std::move(*fetches), taken, keeps);
-  if (!best.worse_than(plan)) return;
-  best.plan = std::move(plan);
-  best.valid = true;
-}
-
-ResidencyPlan ResidencySearch::assess(std::vector<Fetch> fetches, Bytes resident_end, bool keeps) const {
-  ResidencyPlan plan{.slab_bytes = resident_end, .fetches = std::move(fetches)};
-  for (const Fetch& fetch : plan.fetches) {
-    const Unit& unit = problem_.units[fetch.unit];
-    plan.slab_bytes = std::max(plan.slab_bytes, fetch.offset + round_up(unit.bytes, kGranule));
-    if (fetch.resident && !unit.state) plan.resident_bytes += unit.bytes;
-    if (!keeps || !fetch.resident || unit.state) plan.streamed_bytes += unit.bytes;
+void ResidencySearch::find_min_slab() {
+  SlotLayout layout(problem_);
+  UnitModes modes;
+  for (UnitId id = 0; id < problem_.units.size(); ++id) {
+    modes.resident.push_back(problem_.units[id].state);
+    if (problem_.units[id].state) mandatory_ += layout.slot_bytes(id);
   }
-  const Schedule schedule = simulate(problem_, plan.fetches, !keeps);
-  plan.predicted_s = schedule.total_s;
-  plan.stall_s = schedule.stall_s;
-  return plan;
+  modes.leaves.resize(table_.pauses());
+  smallest_region_ = UINT64_MAX;
+  std::vector<Visit> visits;
+  for (const StepId longest : table_.thresholds()) {
+    for (std::uint32_t i = 0; i < table_.pauses(); ++i) modes.leaves[i] = table_.pause_steps(i) > longest;
+    table_.list(modes, visits);
+    Style style;
+    smallest_region_ = std::min(smallest_region_, smallest_region(problem_, visits, layout, style));
+  }
 }
 
-void ResidencySearch::fill_by_stalls(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes,
-                                     bool keeps) const {
-  std::vector<bool> resident = mandatory_residents();
-  std::vector<Fetch> scratch;
-  Bytes room = saturating_sub(slab_bytes - region, place_residents(problem_, resident, scratch));
-  const Bytes portion = room / kResidencyRounds;
-  while (true) {
-    Candidate now;
-    consider(now, resident, max_gap, slab_bytes, keeps);
-    if (!now.valid) return;
-    const std::vector<UnitId> stalling = by_stall(now.plan, !keeps);
-    if (best.worse_than(now.plan)) best = std::move(now);
-    Bytes added = 0;
-    for (const UnitId id : stalling) {
-      if (resident[id] || slot_bytes(problem_, id) > room) continue;
-      resident[id] = true;
-      room -= slot_bytes(problem_, id);
-      added += slot_bytes(problem_, id);
-      if (added >= portion) break;
+/// Sizes at which something new fits: a few units of the sizes that make up most of the weights, with and
+/// without all small ones. Between few slots and many these matter more than any even spacing.
+std::set<Bytes> ResidencySearch::natural_sizes() const {
+  std::map<Bytes, Bytes> total_of;  // by slot size
+  Bytes largest = 0;
+  for (const Unit& unit : problem_.units) {
+    const Bytes slot = round_up(unit.bytes, kGranule);
+    total_of[slot] += slot;
+    largest = std::max(largest, slot);
+  }
+  Bytes small = 0;
+  std::vector<std::pair<Bytes, Bytes>> by_total;
+  for (const auto& [slot, total] : total_of) {
+    if (slot < largest / kSmallShare) {
+      small += total;
+    } else {
+      by_total.push_back({total, slot});
     }
-    if (added == 0) return;
   }
+  std::sort(by_total.begin(), by_total.end(), std::greater<>());
+  if (by_total.size() > kCommonSizes) by_total.resize(kCommonSizes);
+  std::set<std::pair<Bytes, int>> sums{{0, 0}};  // bytes, units
+  for (const auto& [total, slot] : by_total) {
+    std::set<std::pair<Bytes, int>> with = sums;
+    for (const auto& [bytes, count] : sums) {
+      for (int more = 1; count + more <= kFewSlots; ++more)
+        with.insert({bytes + static_cast<Bytes>(more) * slot, count + more});
+    }
+    sums = std::move(with);
+  }
+  std::set<Bytes> sizes;
+  for (const auto& [bytes, count] : sums) {
+    sizes.insert(mandatory_ + bytes);
+    sizes.insert(mandatory_ + bytes + small);
+  }
+  return sizes;
 }
 
-std::vector<UnitId> ResidencySearch::by_stall(const ResidencyPlan& plan, bool first_job) const {
-  const Schedule schedule = simulate(problem_, plan.fetches, first_job);
-  std::vector<double> stall(problem_.units.size(),
-                            0.0);  // a unit that is copied several times collects all its waits
-  for (std::size_t i = 0; i < plan.fetches.size(); ++i)
-    stall[plan.fetches[i].unit] += schedule.fetch_stall_s[i];
-  std::vector<UnitId> order;
-  for (UnitId id = 0; id < stall.size(); ++id) {
-    if (stall[id] > 0) order.push_back(id);
+void ResidencySearch::make_rungs() {
+  const Bytes smallest = mandatory_ + smallest_region_;
+  const Bytes full = std::max(smallest, problem_.rounded_bytes());
+  std::set<Bytes> rungs = natural_sizes();
+  const double ratio = static_cast<double>(full) / static_cast<double>(std::max<Bytes>(smallest, 1));
+  const double factor = std::max(kRungFactor, std::pow(ratio, 1.0 / kMostRungs));
+  for (double size = static_cast<double>(smallest) * factor; size < static_cast<double>(full);
+       size *= factor) {
+    const Bytes even = round_up(static_cast<Bytes>(size), kGranule);
+    const auto next = rungs.lower_bound(even);
+    if (next == rungs.end() || static_cast<double>(*next) > size * kSameRung) rungs.insert(even);
   }
-  std::stable_sort(order.begin(), order.end(), [&](UnitId a, UnitId b) { return stall[a] > stall[b]; });
-  return order;
+  rungs_.push_back(smallest);
+  for (const Bytes rung : rungs) {
+    if (rung > smallest && rung < full) rungs_.push_back(rung);
+  }
+  if (full > smallest) rungs_.push_back(full);
 }
 
-void ResidencySearch::fill_in_order(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes,
-                                    bool keeps, bool spread) const {
-  std::vector<bool> resident = mandatory_residents();
-  std::vector<Fetch> scratch;
-  Bytes room = saturating_sub(slab_bytes - region, place_residents(problem_, resident, scratch));
-  std::vector<UnitId> order(problem_.units.size());
-  std::iota(order.begin(), order.end(), UnitId{0});
-  if (spread) {  // bit-reversed order: each prefix of it is spread evenly over the pass
-    const auto reversed = [](UnitId id) {
-      std::uint32_t r = 0;
-      for (int bit = 0; bit < 32; ++bit) r |= ((id >> bit) & 1U) << (31 - bit);
-      return r;
-    };
-    std::sort(order.begin(), order.end(), [&](UnitId a, UnitId b) { return reversed(a) < reversed(b); });
-  }
-  for (const UnitId id : order) {
-    if (resident[id] || slot_bytes(problem_, id) > room) continue;
-    resident[id] = true;
-    room -= slot_bytes(problem_, id);
-  }
-  consider(best, resident, max_gap, slab_bytes, keeps);
+void ResidencySearch::check(Bytes slab_bytes) const {
+  if (slab_bytes < min_slab_bytes()) throw std::logic_error("slab below the planner's minimum");
+}
+
+ResidencySearch::Climb& ResidencySearch::climb(bool keeps) const {
+  std::unique_ptr<Climb>& known = climbs_[keeps ? 1 : 0];
+  if (!known) known = std::make_unique<Climb>(*this, keeps);
+  return *known;
 }
 
 ResidencyPlan ResidencySearch::plan(Bytes slab_bytes, bool keeps) const {
-  if (slab_bytes < min_slab_) throw std::logic_error("slab below the planner's minimum");
-  Candidate best;
-  if (slab_bytes >= full_slab_) {
-    consider(best, std::vector<bool>(problem_.units.size(), true), kNeverSplit, full_slab_, keeps);
-    if (keeps) return best.plan;  // nothing travels: nothing can be faster
+  check(slab_bytes);
+  const auto rung = static_cast<std::size_t>(std::upper_bound(rungs_.begin(), rungs_.end(), slab_bytes) -
+                                             rungs_.begin() - 1);
+  Climb& climbed = climb(keeps);
+  const std::size_t evaluations = tries(kClimbCopies, rungs_.size(), problem_.units.size());
+  if (keeps && rung + 1 == rungs_.size()) {  // nothing travels: nothing can be faster
+    Candidate all{.modes = {std::vector<std::uint8_t>(problem_.units.size(), 1),
+                            std::vector<std::uint8_t>(table_.pauses(), 0)},
+                  .slab_bytes = full_slab_bytes()};
+    return climbed.search.evaluator().plan(all);
   }
-  for (const StepId gap : gaps_) {
-    const std::vector<bool> mandatory = mandatory_residents();
-    consider(best, mandatory, gap, slab_bytes, keeps);
-    const Bytes smallest = smallest_region(problem_, make_visits(problem_, mandatory, gap));
-    if (!keeps || smallest >= slab_bytes) continue;
-    // Geometric: the difference between one slot and two matters more than that between ten and eleven.
-    const double ratio = static_cast<double>(slab_bytes) / static_cast<double>(std::max<Bytes>(smallest, 1));
-    for (int i = 0; i < kRegionSteps; ++i) {
-      const auto region =
-          static_cast<Bytes>(static_cast<double>(smallest) * std::pow(ratio, double(i) / kRegionSteps));
-      fill_by_stalls(best, gap, region, slab_bytes, keeps);
-      fill_in_order(best, gap, region, slab_bytes, keeps, true);
-      fill_in_order(best, gap, region, slab_bytes, keeps, false);
+  while (climbed.choices.size() <= rung) {
+    const std::size_t next = climbed.choices.size();
+    const Choice* below = next == 0 ? nullptr : &climbed.choices.back();
+    std::optional<Choice> choice = climbed.search.search(rungs_[next], below, evaluations);
+    if (!choice) throw std::logic_error("no residency plan for a slab above the minimum");
+    climbed.choices.push_back(std::move(*choice));
+  }
+  return climbed.search.evaluator().plan(climbed.choices[rung].candidate);
+}
+
+ResidencyPlan ResidencySearch::quick(Bytes slab_bytes, bool keeps) const {
+  check(slab_bytes);
+  SlabSearch search(problem_, timeline_, table_, keeps, smallest_region_);
+  const std::optional<Choice> choice = search.search(std::min(slab_bytes, full_slab_bytes()), nullptr,
+                                                     tries(kQuickCopies, 1, problem_.units.size()));
+  return choice ? search.evaluator().plan(choice->candidate) : plan(min_slab_bytes(), keeps);
+}
+
+ResidencyPlan ResidencySearch::prefix_plan(Bytes slab_bytes, bool keeps) const {
+  check(slab_bytes);
+  Evaluator evaluator(problem_, timeline_, table_, keeps);
+  std::vector<Bytes> sizes;
+  for (UnitId id = 0; id < problem_.units.size(); ++id) {
+    if (!problem_.units[id].state) sizes.push_back(evaluator.slot_bytes(id));
+  }
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  const Bytes two_largest = (sizes.empty() ? 0 : sizes[0]) + (sizes.size() < 2 ? 0 : sizes[1]);
+  Candidate candidate{.slab_bytes = std::min(slab_bytes, full_slab_bytes()), .issue = Issue::one_ahead};
+  for (const Unit& unit : problem_.units) candidate.modes.resident.push_back(unit.state);
+  candidate.modes.leaves.assign(table_.pauses(), 0);
+  if (keeps) {  // units come in order of first use
+    Bytes room = saturating_sub(candidate.slab_bytes, mandatory_ + std::max(two_largest, smallest_region_));
+    if (slab_bytes >= full_slab_bytes()) room = full_slab_bytes();
+    for (UnitId id = 0; id < problem_.units.size(); ++id) {
+      if (candidate.modes.resident[id]) continue;
+      if (evaluator.slot_bytes(id) > room) break;
+      candidate.modes.resident[id] = 1;
+      room -= evaluator.slot_bytes(id);
     }
   }
-  // The plan of the smallest slab always exists, whatever the policies above found.
-  if (!best.valid) {
-    for (const StepId gap : gaps_) consider(best, mandatory_residents(), gap, min_slab_, keeps);
+  Outcome outcome;
+  for (const Placement placement : kPlacements) {
+    candidate.style.placement = placement;
+    if (evaluator.evaluate(candidate, outcome)) return evaluator.plan(candidate);
   }
-  if (!best.valid) throw std::logic_error("no residency plan for a slab above the minimum");
-  return best.plan;
+  std::fill(candidate.modes.leaves.begin(), candidate.modes.leaves.end(), std::uint8_t{1});
+  for (const Placement placement : kPlacements) {
+    candidate.style.placement = placement;
+    if (evaluator.evaluate(candidate, outcome)) return evaluator.plan(candidate);
+  }
+  return plan(min_slab_bytes(), keeps);
 }
 
 }  // namespace lowtide::plan

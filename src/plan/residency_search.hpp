@@ -1,49 +1,61 @@
 // Chooses what stays, what is streamed through which slots and how early, for a slab of a given size.
 //
 // In a cyclic pass any fixed resident set moves the same bytes; what matters is which copies can hide behind
-// compute. So residency, slots and prefetch are searched together: for several sizes of the streaming region,
-// the rest of the slab is filled with residents by three policies (where compute stalls most, evenly spaced,
-// first in use order), each is simulated, and the fastest wins; within 0.5 % the one that moves fewer bytes.
+// compute. So residents, pauses in which a unit leaves, slots and prefetch are searched together
+// (slab_search), by simulating candidates (schedule).
+//
+// A smaller slab's plan is always a candidate for a larger one. To make that exact, slabs are not searched
+// one by one: there is a ladder of sizes, each rung starts from the choice of the one below, and a slab
+// between two rungs gets the lower one's plan. So the time never rises with the slab.
 #pragma once
 
-#include "plan/residency_plan.hpp"
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "plan/slab_search.hpp"
 
 namespace lowtide::plan {
 
-/// Answers questions about one problem; keeps what is common to all slab sizes. Not thread-safe. The problem
-/// must outlive it.
+/// Answers questions about one problem; keeps what is common to all slab sizes, and the rungs it has climbed.
+/// Not thread-safe, not even its const functions. The problem must outlive it.
 class ResidencySearch {
  public:
   explicit ResidencySearch(const ResidencyProblem& problem);
+  ~ResidencySearch();
+  ResidencySearch(const ResidencySearch&) = delete;
+  ResidencySearch& operator=(const ResidencySearch&) = delete;
 
   /// The smallest slab with which the program can run, state included.
-  Bytes min_slab_bytes() const { return min_slab_; }
+  Bytes min_slab_bytes() const { return rungs_.front(); }
   /// With this slab everything stays.
-  Bytes full_slab_bytes() const { return full_slab_; }
+  Bytes full_slab_bytes() const { return rungs_.back(); }
 
   /// The best plan for a slab of at most `slab_bytes` (at least min_slab_bytes(), else throws
   /// std::logic_error). `keeps` says whether residents survive from job to job; if not, all bytes travel in
-  /// every job.
+  /// every job. The first question about a large slab climbs all rungs below it.
   ResidencyPlan plan(Bytes slab_bytes, bool keeps) const;
+  /// A good plan with few evaluations and without the ladder, for an outer search over many problems.
+  ResidencyPlan quick(Bytes slab_bytes, bool keeps) const;
+  /// For comparison: the leading units stay, the others are streamed, and each is fetched while the one
+  /// before it is used (what stable-diffusion.cpp does).
+  ResidencyPlan prefix_plan(Bytes slab_bytes, bool keeps) const;
 
  private:
-  struct Candidate;
-  std::vector<bool> mandatory_residents() const;
-  std::vector<StepId> gaps() const;
-  void consider(Candidate& best, const std::vector<bool>& resident, StepId max_gap, Bytes slab_bytes,
-                bool keeps) const;
-  /// Sizes, traffic and time of a complete list of fetches.
-  ResidencyPlan assess(std::vector<Fetch> fetches, Bytes resident_end, bool keeps) const;
-  /// Units that compute waits for, longest wait first.
-  std::vector<UnitId> by_stall(const ResidencyPlan& plan, bool first_job) const;
-  void fill_by_stalls(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes, bool keeps) const;
-  void fill_in_order(Candidate& best, StepId max_gap, Bytes region, Bytes slab_bytes, bool keeps,
-                     bool spread) const;
+  struct Climb;
+  Climb& climb(bool keeps) const;
+  void find_min_slab();
+  std::set<Bytes> natural_sizes() const;
+  void make_rungs();
+  void check(Bytes slab_bytes) const;
 
   const ResidencyProblem& problem_;
-  std::vector<StepId> gaps_;  // visit-splitting thresholds worth trying
-  Bytes min_slab_ = 0;
-  Bytes full_slab_ = 0;
+  Timeline timeline_;
+  mutable VisitTable table_;
+  Bytes mandatory_ = 0;  // state stays
+  Bytes smallest_region_ = 0;
+  std::vector<Bytes> rungs_;  // rising, from the smallest to the full slab
+  mutable std::unique_ptr<Climb> climbs_[2];
 };
 
 }  // namespace lowtide::plan

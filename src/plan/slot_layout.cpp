@@ -1,11 +1,18 @@
 #include "plan/slot_layout.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "base/checked_math.hpp"
 
 namespace lowtide::plan {
+namespace {
+
+/// How many places the ring looks at before it takes the best of them.
+constexpr int kRingLook = 24;
+/// In larger groups of equal first use the order is not worth the comparisons.
+constexpr std::size_t kLargestGroup = 8;
+
+}  // namespace
 
 Bytes ResidencyProblem::rounded_bytes() const {
   Bytes sum = 0;
@@ -19,139 +26,199 @@ Bytes ResidencyProblem::exact_bytes() const {
   return sum;
 }
 
-std::vector<Visit> make_visits(const ResidencyProblem& problem, const std::vector<bool>& resident,
-                               StepId max_gap) {
-  std::vector<Visit> visits;
-  for (UnitId id = 0; id < problem.units.size(); ++id) {
-    if (resident[id]) continue;
-    const std::vector<StepId>& uses = problem.units[id].uses;
-    visits.push_back({id, uses.front(), uses.front()});
-    for (const StepId use : uses) {
-      if (!problem.units[id].packed && use - visits.back().last > max_gap) {
-        visits.push_back({id, use, use});
-      } else {
-        visits.back().last = use;
-      }
-    }
-  }
-  std::sort(visits.begin(), visits.end(), [&](const Visit& a, const Visit& b) {
-    if (a.first != b.first) return a.first < b.first;
-    const Bytes size_a = problem.units[a.unit].bytes;
-    const Bytes size_b = problem.units[b.unit].bytes;
-    return size_a != size_b ? size_a > size_b : a.unit < b.unit;  // large ones find a place more easily first
-  });
-  return visits;
+SlotLayout::SlotLayout(const ResidencyProblem& problem) {
+  slots_.reserve(problem.units.size());
+  for (const Unit& unit : problem.units) slots_.push_back(round_up(unit.bytes, kGranule));
 }
 
-namespace {
+void SlotLayout::reset(Bytes region_bytes) {
+  region_bytes_ = region_bytes;
+  issued_ = kBeforeFirstStep;
+  from_end_ = false;
+  nodes_.clear();
+  unused_.clear();
+  front_ = back_ = cursor_ = new_node({0, region_bytes, kBeforeFirstStep, kNoNode, kNoNode});
+}
 
-/// A stretch of the region and the last step that needs what lies there now.
-struct Segment {
-  Bytes begin;
-  Bytes end;
-  std::int64_t busy_until;
-};
-
-/// The region as a sorted list of touching segments.
-class Region {
- public:
-  Region(Bytes bytes, Placement placement) : bytes_(bytes), placement_(placement) {
-    if (bytes > 0) segments_.push_back({0, bytes, kBeforeFirstStep});
+SlotLayout::NodeId SlotLayout::new_node(const Node& node) {
+  if (unused_.empty()) {
+    nodes_.push_back(node);
+    return static_cast<NodeId>(nodes_.size() - 1);
   }
+  const NodeId id = unused_.back();
+  unused_.pop_back();
+  nodes_[id] = node;
+  return id;
+}
 
-  /// Takes `size` bytes for steps up to `last`; they must be free before step `first`. On success sets the
-  /// offset and returns the step after which the copy may start.
-  std::optional<std::int64_t> take(Bytes size, StepId first, StepId last, Bytes& offset) {
-    std::optional<std::int64_t> best;
-    Bytes best_offset = 0;
-    for (std::size_t i = 0; i < segments_.size(); ++i) {
-      const Bytes begin = segments_[i].begin;
-      if (size > bytes_ - begin) break;
-      std::int64_t busy = kBeforeFirstStep;
-      for (std::size_t k = i; k < segments_.size() && segments_[k].begin < begin + size; ++k)
-        busy = std::max(busy, segments_[k].busy_until);
-      if (busy >= static_cast<std::int64_t>(first)) continue;
-      if (!best || busy < *best) {
-        best = busy;
-        best_offset = begin;
-        if (placement_ == Placement::lowest) break;
-      }
+/// The place that begins with this node (or, backwards, ends with it), if it is free in time. `next` is the
+/// next node worth a look.
+bool SlotLayout::spot_at(const Visit& visit, NodeId node, bool backwards, Spot& spot, NodeId& next) const {
+  const Bytes size = slots_[visit.unit];
+  std::int64_t busy = kBeforeFirstStep;
+  Bytes covered = 0;
+  NodeId at = node;
+  while (true) {
+    const Node& n = nodes_[at];
+    const NodeId neighbour = backwards ? n.before : n.behind;
+    busy = std::max(busy, n.busy_until);
+    covered += n.end - n.begin;
+    if (busy >= std::int64_t{visit.first} || (covered < size && neighbour == kNoNode)) {
+      next = neighbour;
+      return false;
     }
-    if (!best) return std::nullopt;
-    occupy(best_offset, best_offset + size, last);
-    offset = best_offset;
-    return best;
+    if (covered >= size) break;
+    at = neighbour;
   }
+  next = backwards ? nodes_[node].before : nodes_[node].behind;
+  spot.first = backwards ? at : node;
+  spot.offset = backwards ? nodes_[node].end - size : nodes_[node].begin;
+  spot.busy_until = busy;
+  spot.issue = std::max(busy, issued_);
+  return true;
+}
 
- private:
-  /// Replaces what overlaps [begin, end) by the rest before it, the new tenant, and the rest behind it.
-  void occupy(Bytes begin, Bytes end, std::int64_t until) {
-    const auto first =
-        std::find_if(segments_.begin(), segments_.end(), [&](const Segment& s) { return s.end > begin; });
-    const auto last = std::find_if(first, segments_.end(), [&](const Segment& s) { return s.begin >= end; });
-    const Segment head = *first;
-    const Segment tail = *(last - 1);
-    std::array<Segment, 3> fresh;
-    std::size_t count = 0;
-    if (head.begin < begin) fresh[count++] = {head.begin, begin, head.busy_until};
-    fresh[count++] = {begin, end, until};
-    if (tail.end > end) fresh[count++] = {end, tail.end, tail.busy_until};
-    const auto replaced = std::min<std::size_t>(count, static_cast<std::size_t>(last - first));
-    const auto rest = std::copy_n(fresh.begin(), replaced, first);
-    if (rest != last) {
-      segments_.erase(rest, last);
+/// The first place from the cursor on where the copy need not wait longer than the one before it, else the
+/// best of some.
+bool SlotLayout::find_ring(const Visit& visit, Spot& best) const {
+  bool found = false;
+  int looked = 0;
+  const Bytes turn = nodes_[cursor_].begin;
+  for (const bool wrapped : {false, true}) {
+    NodeId node = wrapped ? front_ : cursor_;
+    while (node != kNoNode && !(wrapped && nodes_[node].begin >= turn)) {
+      Spot spot;
+      if (!spot_at(visit, node, false, spot, node)) continue;
+      if (!found || spot.issue < best.issue) best = spot;
+      found = true;
+      if (best.issue == issued_ || ++looked >= kRingLook) return true;
+    }
+  }
+  return found;
+}
+
+bool SlotLayout::find(const Visit& visit, Placement placement, Spot& best) const {
+  if (placement == Placement::ring) return find_ring(visit, best);
+  const Bytes size = slots_[visit.unit];
+  const bool from_end = (placement == Placement::two_ended && 2 * size <= largest_) ||
+                        (placement == Placement::alternating && from_end_);
+  bool found = false;
+  for (const bool backwards : {false, true}) {
+    if (placement != Placement::tightest && backwards != from_end) continue;
+    NodeId node = backwards ? back_ : front_;
+    while (node != kNoNode) {
+      Spot spot;
+      if (!spot_at(visit, node, backwards, spot, node)) continue;
+      if (placement == Placement::tightest) {
+        spot.rank = room_beside(spot, size);
+        if (!found || spot.issue < best.issue || (spot.issue == best.issue && spot.rank < best.rank))
+          best = spot;
+        found = true;
+        continue;
+      }
+      // Nodes come nearest first.
+      if (!found || spot.issue < best.issue) best = spot;
+      found = true;
+      if (best.issue == issued_ || placement == Placement::compact) return true;
+    }
+  }
+  return found;
+}
+
+/// Room around a spot that is free as early as the spot.
+Bytes SlotLayout::room_beside(const Spot& spot, Bytes size) const {
+  NodeId first = spot.first;
+  while (nodes_[first].before != kNoNode && nodes_[nodes_[first].before].busy_until <= spot.issue)
+    first = nodes_[first].before;
+  NodeId last = spot.first;
+  while (nodes_[last].behind != kNoNode && nodes_[nodes_[last].behind].busy_until <= spot.issue)
+    last = nodes_[last].behind;
+  return nodes_[last].end - nodes_[first].begin - size;
+}
+
+/// Replaces what overlaps the spot by the rest before it, the new tenant, and the rest behind it.
+void SlotLayout::occupy(const Spot& spot, Bytes size, std::int64_t until) {
+  const Bytes begin = spot.offset;
+  const Bytes end = begin + size;
+  const Node head = nodes_[spot.first];
+  NodeId last = spot.first;
+  while (true) {
+    unused_.push_back(last);
+    if (nodes_[last].end >= end) break;
+    last = nodes_[last].behind;
+  }
+  const Node tail = nodes_[last];
+  NodeId left = head.before;
+  const NodeId right = tail.behind;
+  const auto append = [&](Bytes from, Bytes to, std::int64_t busy_until) {
+    const NodeId node = new_node({from, to, busy_until, left, kNoNode});
+    (left == kNoNode ? front_ : nodes_[left].behind) = node;
+    left = node;
+  };
+  const auto waits_for_nothing = [&](NodeId neighbour, std::int64_t busy_until) {
+    return neighbour != kNoNode && std::max(nodes_[neighbour].busy_until, busy_until) <= issued_;
+  };
+  // Rests that can be had at once join such neighbours, so that they do not pile up.
+  if (head.begin < begin) {
+    if (waits_for_nothing(left, head.busy_until)) {
+      nodes_[left].end = begin;
     } else {
-      segments_.insert(rest, fresh.begin() + replaced, fresh.begin() + count);
+      append(head.begin, begin, head.busy_until);
     }
   }
-
-  Bytes bytes_;
-  Placement placement_;
-  std::vector<Segment> segments_;
-};
-
-}  // namespace
-
-std::optional<std::vector<Fetch>> place_visits(const ResidencyProblem& problem, std::span<const Visit> visits,
-                                               Bytes base, Bytes region_bytes, Placement placement) {
-  Region region(region_bytes, placement);
-  std::vector<Fetch> fetches;
-  fetches.reserve(visits.size());
-  for (const Visit& visit : visits) {
-    Bytes offset = 0;
-    const auto free_after =
-        region.take(round_up(problem.units[visit.unit].bytes, kGranule), visit.first, visit.last, offset);
-    if (!free_after) return std::nullopt;
-    fetches.push_back({.unit = visit.unit,
-                       .offset = base + offset,
-                       .free_after = *free_after,
-                       .first_use = visit.first,
-                       .last_use = visit.last,
-                       .resident = false});
+  append(begin, end, until);
+  const NodeId tenant = left;
+  if (tail.end > end) {
+    if (waits_for_nothing(right, tail.busy_until)) {
+      nodes_[right].begin = end;
+    } else {
+      append(end, tail.end, tail.busy_until);
+    }
   }
-  return fetches;
+  nodes_[left].behind = right;
+  (right == kNoNode ? back_ : nodes_[right].before) = left;
+  cursor_ = nodes_[tenant].behind == kNoNode ? front_ : nodes_[tenant].behind;
 }
 
-Bytes smallest_region(const ResidencyProblem& problem, std::span<const Visit> visits) {
-  std::vector<std::int64_t> change(problem.steps.size() + 1, 0);
-  Bytes all = 0;
-  for (const Visit& visit : visits) {
-    const auto bytes = static_cast<std::int64_t>(round_up(problem.units[visit.unit].bytes, kGranule));
-    change[visit.first] += bytes;
-    change[visit.last + 1] -= bytes;
-    all += static_cast<Bytes>(bytes);
-  }
-  std::int64_t now = 0;
-  std::int64_t most = 0;
-  for (const std::int64_t c : change) most = std::max(most, now += c);
-
-  for (Bytes region = static_cast<Bytes>(most); region < all;
-       region += std::max(kGranule, round_up(region / 64, kGranule))) {
-    for (const Placement placement : {Placement::lowest, Placement::earliest_free}) {
-      if (place_visits(problem, visits, 0, region, placement)) return region;
+bool SlotLayout::place(std::span<Visit> visits, Bytes base, Bytes region_bytes, const Style& style,
+                       std::vector<Fetch>& fetches) {
+  fetches.clear();
+  largest_ = 0;
+  for (const Visit& visit : visits) largest_ = std::max(largest_, slots_[visit.unit]);
+  if (largest_ > region_bytes) return false;
+  if (style.placement == Placement::by_size) return place_by_size(visits, base, region_bytes, style, fetches);
+  reset(region_bytes);
+  std::size_t group_end = 0;
+  for (std::size_t i = 0; i < visits.size(); ++i) {
+    if (i == group_end) {
+      while (group_end < visits.size() && visits[group_end].first == visits[i].first) ++group_end;
+      if (style.order == TieOrder::small_first) std::reverse(visits.begin() + i, visits.begin() + group_end);
     }
+    Spot spot;
+    bool found = find(visits[i], style.placement, spot);
+    if (style.order == TieOrder::earliest_first && group_end - i <= kLargestGroup) {
+      std::size_t pick = i;
+      for (std::size_t k = i + 1; k < group_end && !(found && spot.issue == issued_); ++k) {
+        Spot other;
+        if (!find(visits[k], style.placement, other) || (found && other.issue >= spot.issue)) continue;
+        spot = other;
+        found = true;
+        pick = k;
+      }
+      std::rotate(visits.begin() + i, visits.begin() + pick, visits.begin() + pick + 1);
+    }
+    if (!found) return false;
+    const Visit& visit = visits[i];
+    issued_ = std::max(issued_, spot.issue);
+    from_end_ = !from_end_;
+    occupy(spot, slots_[visit.unit], visit.last);
+    fetches.push_back({.unit = visit.unit,
+                       .offset = base + spot.offset,
+                       .free_after = spot.busy_until,
+                       .first_use = visit.first,
+                       .last_use = visit.last});
   }
-  return all;
+  return true;
 }
 
 }  // namespace lowtide::plan

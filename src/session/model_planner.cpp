@@ -226,7 +226,7 @@ std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<B
     if (ranked.size() == 1) return candidate.variant;
     ++planned;
     const Bytes useful = std::min(candidate.slab, variant.search().full_slab_bytes());
-    const double seconds = per_job(variant, variant.search().plan(useful, request_.keeps));
+    const double seconds = per_job(variant, variant.search().quick(useful, request_.keeps));
     const bool larger = best && variant.walk.jobs > best->walk.jobs;
     const bool smaller = best && variant.walk.jobs < best->walk.jobs;
     if (!best || (larger    ? seconds < best_s * kWorthWaiting

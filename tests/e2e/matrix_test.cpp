@@ -29,6 +29,7 @@ std::vector<Archive> archives_under_test() {
   std::vector<Archive> chosen;
   for (Archive& archive : find_archives(LOWTIDE_MODELS)) {
     if (has_higher_order(archive.name) || fs::file_size(archive.path) > kLargestArchive) continue;
+    if (archive.name.starts_with("mixed_")) continue;  // plan_property runs these under more caps than here
     // Later calls continue from the state that the first one left, and every job starts from the archive's.
     const std::size_t most = archive.stateful ? 1 : is_small(archive) ? archive.inputs.size() : 2;
     archive.inputs.resize(std::min(most, archive.inputs.size()));

@@ -1,0 +1,65 @@
+// Searches a good way to use a slab of one size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "plan/candidate.hpp"
+#include "plan/shortlist.hpp"
+
+namespace lowtide::plan {
+
+class SlabSearch {
+ public:
+  /// `smallest_region`: of the streamed units if nothing but state is resident; a scale for what is tried.
+  SlabSearch(const ResidencyProblem& problem, const Timeline& timeline, VisitTable& table, bool keeps,
+             Bytes smallest_region);
+
+  /// The choice among the candidates found in about `evaluations` tries. `known` is in any case one of them
+  /// and sets the time that the choice may not exceed; nothing if no candidate fits.
+  std::optional<Choice> search(Bytes slab_bytes, const Choice* known, std::size_t evaluations);
+  Evaluator& evaluator() { return evaluator_; }
+
+ private:
+  // Candidates to start from.
+  UnitModes streamed(StepId longest_pause) const;
+  void try_known(const Choice& known);
+  void try_streamed();
+  void try_policies(StepId longest_pause, Bytes region, const Style& style);
+  void fill_in_order(UnitModes& modes, Bytes room) const;
+  void fill_by_weight(UnitModes& modes, Bytes room);
+  void weigh_by_bytes();
+  void weigh_by_stalls();
+
+  // Local search.
+  bool attempt(const Candidate& candidate, Outcome& outcome);
+  void survey(std::size_t evaluations);
+  void wander(std::size_t evaluations);
+  void refine(bool fastest, std::size_t evaluations);
+  void change_units(Candidate& candidate);
+  void change_style(Candidate& candidate);
+  void flip(UnitModes& modes, UnitId unit);
+  void exchange(Candidate& candidate);
+  void move_neighbour(UnitModes& modes);
+  std::uint32_t random(std::size_t below);
+  UnitId random_unit() { return order_[random(order_.size())]; }
+  bool few() const;
+  std::uint32_t round_ = 0;
+
+  const ResidencyProblem& problem_;
+  const Timeline& timeline_;
+  VisitTable& table_;
+  bool keeps_;
+  Bytes smallest_region_;
+  Evaluator evaluator_;
+  std::vector<UnitId> order_;    // units that may be streamed, by first use
+  std::vector<double> weights_;  // per unit
+  std::uint32_t random_ = 1;
+
+  Bytes slab_ = 0;  // of the present search
+  Shortlist list_{0};
+  std::size_t left_ = 0;  // evaluations
+};
+
+}  // namespace lowtide::plan
