@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace lowtide::graph {
 namespace {
@@ -282,6 +283,25 @@ double op_seconds(const OpCost& cost, const ComputeRates& rates) {
   if (cost.view) return 0;
   return std::max(cost.flops / flops_per_s(cost.precision, rates), cost.bytes / rates.memory_bytes_per_s) +
          rates.kernel_s;
+}
+
+bool synchronises(std::string_view op_name) {
+  static const std::unordered_set<std::string_view> kNames{"aten::_local_scalar_dense",
+                                                           "aten::item",
+                                                           "aten::is_nonzero",
+                                                           "aten::equal",
+                                                           "aten::allclose",
+                                                           "aten::nonzero",
+                                                           "aten::nonzero_numpy",
+                                                           "aten::argwhere",
+                                                           "aten::masked_select",
+                                                           "aten::_unique",
+                                                           "aten::_unique2",
+                                                           "aten::unique_dim",
+                                                           "aten::unique_consecutive",
+                                                           "aten::unique_dim_consecutive",
+                                                           "aten::bincount"};
+  return kNames.count(op_name) > 0;
 }
 
 }  // namespace lowtide::graph

@@ -35,6 +35,9 @@ struct OpCost {
 OpCost op_cost(std::string_view op_name, std::span<const ShapeView> inputs,
                std::span<const ShapeView> outputs, bool aliasing);
 
+/// Does the host wait for the operator's result, because a size or a number depends on it?
+bool synchronises(std::string_view op_name);
+
 /// max(flops / rate, bytes / bandwidth) + kernel time; launch time is charged to the host separately.
 struct ComputeRates {
   double fp32_flops = 12.7e12;

@@ -42,6 +42,8 @@ struct StepCost {
   /// A transfer to the device that the step makes itself, behind the copies that are queued by then, and that
   /// its kernel waits for.
   double upload_s = 0;
+  /// The host waits for the kernel, since what it submits next depends on the result.
+  bool waits = false;
 };
 
 struct ResidencyProblem {

@@ -19,14 +19,17 @@ constexpr int kMostRungs = 72;
 constexpr double kSameRung = 1.01;
 /// Natural rungs: up to so many units of so many sizes; units below this share of the largest count together.
 constexpr int kFewSlots = 6;
+constexpr std::size_t kFewUnits = 8;
 constexpr std::size_t kCommonSizes = 3;
 constexpr Bytes kSmallShare = 16;
 /// What all rungs together may cost, counted in copies that are simulated.
 constexpr std::size_t kClimbCopies = 400'000;
+/// The same for problems of few units, where chance matters more.
+constexpr std::size_t kFewUnitsCopies = 600'000;
 constexpr std::size_t kQuickCopies = 12'000;
 /// Bounds on the evaluations of one search, whatever they cost.
 constexpr std::size_t kFewestTries = 12;
-constexpr std::size_t kMostTries = 400;
+constexpr std::size_t kMostTries = 1500;
 
 std::size_t tries(std::size_t copies, std::size_t searches, std::size_t units) {
   return std::clamp(copies / std::max<std::size_t>(1, searches * std::max<std::size_t>(units, 1)),
@@ -89,6 +92,15 @@ std::set<Bytes> ResidencySearch::natural_sizes() const {
       by_total.push_back({total, slot});
     }
   }
+  if (problem_.units.size() <= kFewUnits) {  // every sum
+    std::set<Bytes> sums{0};
+    for (const Unit& unit : problem_.units) {
+      std::set<Bytes> with = sums;
+      for (const Bytes sum : sums) with.insert(sum + round_up(unit.bytes, kGranule));
+      sums = std::move(with);
+    }
+    return sums;
+  }
   std::sort(by_total.begin(), by_total.end(), std::greater<>());
   if (by_total.size() > kCommonSizes) by_total.resize(kCommonSizes);
   std::set<std::pair<Bytes, int>> sums{{0, 0}};  // bytes, units
@@ -142,7 +154,8 @@ ResidencyPlan ResidencySearch::plan(Bytes slab_bytes, bool keeps) const {
   const auto rung = static_cast<std::size_t>(std::upper_bound(rungs_.begin(), rungs_.end(), slab_bytes) -
                                              rungs_.begin() - 1);
   Climb& climbed = climb(keeps);
-  const std::size_t evaluations = tries(kClimbCopies, rungs_.size(), problem_.units.size());
+  const std::size_t copies = problem_.units.size() <= kFewUnits ? kFewUnitsCopies : kClimbCopies;
+  const std::size_t evaluations = tries(copies, rungs_.size(), problem_.units.size());
   if (keeps && rung + 1 == rungs_.size()) {  // nothing travels: nothing can be faster
     Candidate all{.modes = {std::vector<std::uint8_t>(problem_.units.size(), 1),
                             std::vector<std::uint8_t>(table_.pauses(), 0)},
@@ -162,8 +175,9 @@ ResidencyPlan ResidencySearch::plan(Bytes slab_bytes, bool keeps) const {
 ResidencyPlan ResidencySearch::quick(Bytes slab_bytes, bool keeps) const {
   check(slab_bytes);
   SlabSearch search(problem_, timeline_, table_, keeps, smallest_region_);
-  const std::optional<Choice> choice = search.search(std::min(slab_bytes, full_slab_bytes()), nullptr,
-                                                     tries(kQuickCopies, 1, problem_.units.size()));
+  const Bytes whole = std::min(slab_bytes, full_slab_bytes()) / kGranule * kGranule;
+  const std::optional<Choice> choice =
+      search.search(whole, nullptr, tries(kQuickCopies, 1, problem_.units.size()));
   return choice ? search.evaluator().plan(choice->candidate) : plan(min_slab_bytes(), keeps);
 }
 
@@ -176,7 +190,8 @@ ResidencyPlan ResidencySearch::prefix_plan(Bytes slab_bytes, bool keeps) const {
   }
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
   const Bytes two_largest = (sizes.empty() ? 0 : sizes[0]) + (sizes.size() < 2 ? 0 : sizes[1]);
-  Candidate candidate{.slab_bytes = std::min(slab_bytes, full_slab_bytes()), .issue = Issue::one_ahead};
+  Candidate candidate{.slab_bytes = std::min(slab_bytes, full_slab_bytes()) / kGranule * kGranule,
+                      .issue = Issue::one_ahead};
   for (const Unit& unit : problem_.units) candidate.modes.resident.push_back(unit.state);
   candidate.modes.leaves.assign(table_.pauses(), 0);
   if (keeps) {  // units come in order of first use

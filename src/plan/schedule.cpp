@@ -21,6 +21,7 @@ Timeline::Timeline(const ResidencyProblem& problem) : problem_(problem) {
     kernel_before_[i + 1] = kernel_before_[i] + cost.kernel_s;
     lead_[0][i] = host_before_[i + 1] - kernel_before_[i];
     if (cost.upload_s > 0) uploads_.push_back(static_cast<StepId>(i));
+    if (cost.upload_s > 0 || cost.waits) alone_.push_back(static_cast<StepId>(i));
   }
   busy_from_.resize(steps + 1);
   for (std::size_t i = steps; i-- > 0;)
@@ -52,7 +53,7 @@ double Timeline::time(std::span<const Fetch> fetches, std::span<double> stalls,
   std::size_t done = 0;  // steps that have been submitted
   std::size_t next_issue = 0;
   std::size_t next_use = 0;
-  std::size_t next_upload = 0;
+  std::size_t next_alone = 0;
 
   while (true) {
     while (next_issue < fetches.size() &&
@@ -71,18 +72,19 @@ double Timeline::time(std::span<const Fetch> fetches, std::span<double> stalls,
       stalls[next_use] = std::max(0.0, arrivals[next_use] - std::max(compute, host));
       compute_extra = std::max(compute, arrivals[next_use]) - kernel_before_[done];
     }
-    if (next_upload < uploads_.size() && uploads_[next_upload] == done) {
+    if (next_alone < alone_.size() && alone_[next_alone] == done) {
       const StepCost& cost = problem_.steps[done];
       const double host = host_extra + host_before_[done + 1];
-      const double compute = compute_extra + kernel_before_[done];
-      link = std::max({compute, host, link}) + cost.upload_s;
-      compute_extra = link - kernel_before_[done];  // the host is earlier than that
+      double compute = std::max(compute_extra + kernel_before_[done], host);
+      if (cost.upload_s > 0) compute = link = std::max(compute, link) + cost.upload_s;
+      compute_extra = compute - kernel_before_[done];
+      if (cost.waits) host_extra = compute + cost.kernel_s - host_before_[done + 1];
       ++done;
-      ++next_upload;
+      ++next_alone;
       continue;
     }
     if (done == end) break;
-    std::size_t stop = next_upload < uploads_.size() ? uploads_[next_upload] : end;
+    std::size_t stop = next_alone < alone_.size() ? alone_[next_alone] : end;
     if (next_use < fetches.size()) stop = std::min<std::size_t>(stop, fetches[next_use].first_use);
     const std::size_t issue =
         next_issue < fetches.size() ? static_cast<std::size_t>(fetches[next_issue].free_after + 1) : kNone;
@@ -114,6 +116,7 @@ void Timeline::finish_times(std::span<const Fetch> fetches, std::span<const doub
     host += cost.host_s;
     if (cost.upload_s > 0) compute = link = std::max({compute, host, link}) + cost.upload_s;
     finish[step] = compute = std::max(compute, host) + cost.kernel_s;
+    if (cost.waits) host = compute;
   }
 }
 

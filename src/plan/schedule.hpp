@@ -62,6 +62,7 @@ class Timeline {
   /// Row k, entry i: the largest of host_before_[m + 1] - kernel_before_[m] for the 2^k steps from i on.
   std::vector<std::vector<double>> lead_;
   std::vector<StepId> uploads_;
+  std::vector<StepId> alone_;  // steps that are no such map: they upload, or the host waits for them
 };
 
 /// The same for a single question.

@@ -39,6 +39,11 @@ std::uint32_t SlabSearch::random(std::size_t below) {
   return random_ % static_cast<std::uint32_t>(below);
 }
 
+/// Copies that wait longer than for their place only help where steps upload something themselves.
+Issue SlabSearch::random_issue() {
+  return timeline_.uploads().empty() ? Issue::early : kIssues[random(std::size(kIssues))];
+}
+
 bool SlabSearch::few() const {
   return order_.size() <= kFewVisits;
 }
@@ -262,7 +267,7 @@ void SlabSearch::wander(std::size_t evaluations) {
       }
     }
     if (random(2) == 0) change_style(c);
-    if (random(4) == 0) c.issue = kIssues[random(std::size(kIssues))];
+    if (random(4) == 0) c.issue = random_issue();
     Outcome o;
     if (!attempt(c, o) || o.time_s > 1.15 * list_.fastest().outcome.time_s) continue;
     Choice now{c, o};
@@ -334,7 +339,7 @@ void SlabSearch::refine(bool fastest, std::size_t evaluations) {
         change_style(c);
         break;
       case 1:
-        c.issue = kIssues[random(std::size(kIssues))];
+        c.issue = random_issue();
         break;
       case 2:
         flip(c.modes, random_unit());

@@ -43,6 +43,7 @@ class SlabSearch {
   void exchange(Candidate& candidate);
   void move_neighbour(UnitModes& modes);
   std::uint32_t random(std::size_t below);
+  Issue random_issue();
   UnitId random_unit() { return order_[random(order_.size())]; }
   bool few() const;
   std::uint32_t round_ = 0;

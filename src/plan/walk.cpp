@@ -85,7 +85,7 @@ std::vector<StepCost> costs_on_walk(const Walk& walk, std::span<const StepCost> 
       cost.upload_s += transfers.restore_s[group];
     if (!transfers.park_s.empty() && position.step + 1 == walk.groups[group].end)
       cost.kernel_s += transfers.park_s[group];
-    costs.push_back({cost.host_s * jobs, cost.kernel_s * jobs, cost.upload_s * jobs});
+    costs.push_back({cost.host_s * jobs, cost.kernel_s * jobs, cost.upload_s * jobs, cost.waits});
   }
   return costs;
 }

@@ -170,7 +170,10 @@ void ModelData::find_host_lookups() {
     const graph::StorageId storage = storages_.of_value[node.read_values().front()];
     // Small tables travel packed with their neighbours at no cost of their own.
     if (weights_.files[file].bytes < plan::kSmallStorage || storages_.storages[storage].written) continue;
-    host_lookups_.push_back({step, weight});
+    const auto is_input = [&](const graph::GraphInput& input) {
+      return is_caller_input(input.kind) && input.value == node.read_values()[1];
+    };
+    host_lookups_.push_back({step, weight, std::any_of(graph.inputs.begin(), graph.inputs.end(), is_input)});
     if (std::find(host_tables_.begin(), host_tables_.end(), file) == host_tables_.end())
       host_tables_.push_back(file);
   }

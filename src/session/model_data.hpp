@@ -19,7 +19,8 @@ namespace lowtide::detail {
 /// An embedding whose table stays on the host: only the rows that a job asks for travel.
 struct HostLookup {
   graph::NodeId step = 0;
-  std::uint32_t weight = 0;  // index into weights().weights
+  std::uint32_t weight = 0;        // index into weights().weights
+  bool indices_are_input = false;  // the caller's tensor, which the host has
 };
 
 class ModelData {

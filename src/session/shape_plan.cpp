@@ -50,12 +50,18 @@ std::vector<plan::StepCost> described_costs(const ModelData& model, const graph:
   std::vector<plan::StepCost> costs;
   for (std::size_t step = 0; step < graph.nodes.size(); ++step) {
     const bool launches = !exec::is_skipped(graph.nodes[step]) && !exec::is_symbolic(graph.nodes[step]);
-    costs.push_back({.host_s = launches ? card.launch_s : 0, .kernel_s = kernels[step]});
+    costs.push_back({.host_s = launches ? card.launch_s : 0,
+                     .kernel_s = kernels[step],
+                     .waits = launches && graph::synchronises(graph.nodes[step].op_name())});
   }
   for (const HostLookup& lookup : model.host_lookups()) {
     const auto& rows = sizes.metas[graph.nodes[lookup.step].produced().front()];
     const Bytes bytes = rows ? graph::storage_span_bytes(*rows).value_or(0) : 0;
     costs[lookup.step] = {.host_s = card.launch_s, .kernel_s = 0, .upload_s = transfer_s(bytes, card)};
+    if (!lookup.indices_are_input) {  // they are fetched first
+      costs[lookup.step].upload_s += card.copy_latency_s;
+      costs[lookup.step].waits = true;
+    }
   }
   return costs;
 }

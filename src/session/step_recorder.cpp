@@ -70,7 +70,7 @@ std::optional<LearnedShape> StepRecorder::finish(const JobProfile& described) {
   shape.profile.memory = memory_;
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     plan::StepCost& cost = shape.profile.costs[i];
-    if (cost.upload_s > 0) continue;
+    if (cost.upload_s > 0 || cost.waits) continue;
     constexpr double kSeconds = 1e-3;
     const double begin = origin_host_ + origin_->elapsedTime(marks_[i].begin) * kSeconds;
     const double end = origin_host_ + origin_->elapsedTime(marks_[i].end) * kSeconds;

@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "graph/op_cost.hpp"
+
 namespace lowtide::device::sim {
 namespace {
 
@@ -13,23 +15,6 @@ template <std::size_t N>
 bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
-
-/// The host needs a number, or a size, that only the device knows.
-constexpr std::array<std::string_view, 15> kSynchronising{"aten::_local_scalar_dense",
-                                                          "aten::item",
-                                                          "aten::is_nonzero",
-                                                          "aten::equal",
-                                                          "aten::allclose",
-                                                          "aten::nonzero",
-                                                          "aten::nonzero_numpy",
-                                                          "aten::argwhere",
-                                                          "aten::masked_select",
-                                                          "aten::_unique",
-                                                          "aten::_unique2",
-                                                          "aten::unique_dim",
-                                                          "aten::unique_consecutive",
-                                                          "aten::unique_dim_consecutive",
-                                                          "aten::bincount"};
 
 /// Operators whose `indices` may stay on the host.
 constexpr std::array<std::string_view, 7> kIndexing{
@@ -65,7 +50,7 @@ bool gives_tensors(const c10::FunctionSchema& schema) {
 }  // namespace
 
 OpTraits::OpTraits(const c10::FunctionSchema& schema) : name(schema.name()) {
-  synchronises = contains(kSynchronising, name);
+  synchronises = graph::synchronises(name);
   const bool indexing = contains(kIndexing, name);
   const std::size_t count = std::min<std::size_t>(schema.arguments().size(), 64);
   for (std::size_t i = 0; i < count; ++i) {
