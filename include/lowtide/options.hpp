@@ -31,10 +31,10 @@ struct SessionOptions {
   /// peak. Implies AfterJob::release. `vram_cap` overrides the choice.
   bool low_vram = false;
   AfterJob after_job = AfterJob::keep;
-  /// Layer-major waves: so many jobs of a model pass a group of layers before the next group's weights arrive.
-  /// 0: as many as the planner finds best. Models with state, with random operators, or with sizes that
-  /// depend on data run one job at a time; where that holds for all models of a plan, a number above 1 is a
-  /// UsageError.
+  /// Layer-major waves: so many jobs of a model pass a group of layers before the next group's weights
+  /// arrive. 0: as many as the planner finds best. Models with state, with random operators, or with sizes
+  /// that depend on data run one job at a time; where that holds for all models of a plan, a number above 1
+  /// is a UsageError.
   int wave = 1;
   /// Weights of `linear` that are larger than the cap allows may be cut into chunks of rows. Results then may
   /// differ in the last bits, and the plan says so (PlanSummary::exact).

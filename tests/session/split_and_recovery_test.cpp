@@ -33,7 +33,8 @@ double largest_difference(const std::vector<at::Tensor>& a, const std::vector<at
 
 TEST_CASE("a linear layer of 60 % of the cap runs as it is") {
   const Subject subject("giant_linear");
-  Session session({.device = "sim", .vram_cap = static_cast<Bytes>(kGiant / 0.6), .allow_split = true, .threads = 1});
+  Session session(
+      {.device = "sim", .vram_cap = static_cast<Bytes>(kGiant / 0.6), .allow_split = true, .threads = 1});
   const ModelHandle handle = session.add(subject.model);
   const PlanSummary plan = session.plan(handle, subject.shapes);
   CHECK(plan.exact);
@@ -64,7 +65,8 @@ TEST_CASE(
   for (const Bytes allowed : {cap, *with_split}) {
     for (const AfterJob after_job : {AfterJob::keep, AfterJob::release}) {
       CAPTURE(allowed);
-      Session session({.device = "sim", .vram_cap = allowed, .after_job = after_job, .allow_split = true, .threads = 1});
+      Session session(
+          {.device = "sim", .vram_cap = allowed, .after_job = after_job, .allow_split = true, .threads = 1});
       const ModelHandle handle = session.add(subject.model);
       const PlanSummary plan = session.plan(handle, subject.shapes);
       CHECK(!plan.exact);
@@ -84,7 +86,8 @@ TEST_CASE(
 
 TEST_CASE("an operator that cannot be split refuses before anything moves") {
   const Subject subject("giant_convolution");
-  Session session({.device = "sim", .vram_cap = static_cast<Bytes>(kGiant / 1.2), .allow_split = true, .threads = 1});
+  Session session(
+      {.device = "sim", .vram_cap = static_cast<Bytes>(kGiant / 1.2), .allow_split = true, .threads = 1});
   const ModelHandle handle = session.add(subject.model);
   try {
     session.run(handle, subject.inputs);
@@ -124,7 +127,7 @@ TEST_CASE("a job of a wave that fails leaves it, and the others have their bits"
   const ModelHandle handle = session.add(subject.model);
   std::vector<std::vector<at::Tensor>> jobs(6, subject.inputs);
   jobs[2] = {at::arange(6).view({2, 3}).add(5000000)};  // ids beyond the table
-  jobs[4] = {at::arange(6)};                         // one dimension too few
+  jobs[4] = {at::arange(6)};                            // one dimension too few
   const std::vector<JobOutcome> outcomes = session.run_many(handle, jobs);
   REQUIRE(outcomes.size() == 6);
   for (std::size_t i = 0; i < 6; ++i) {
