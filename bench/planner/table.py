@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cap_sweep  # noqa: E402
 import job_rows  # noqa: E402
 import planning_time  # noqa: E402
-from figures import LOWTIDE, MIB, ROOT, Wrong, text_table, verdict  # noqa: E402
+from figures import LOWTIDE, MIB, ROOT, Wrong, text_table, verdict, fail  # noqa: E402
 from on_card import Program, card  # noqa: E402
 
 HEAD = ["case", "cap MiB", "limit ms", "resident ms", "best peer ms (its peak)", "prefix policy ms", "lowtide ms", "peak MiB",
@@ -46,6 +46,8 @@ class Results:
         self.rows.append(cap_sweep.row(self.sweep))
 
     def measure(self, only):
+        if not any(only in name for name in self.parts()):
+            fail(f"nothing has '{only}' in its name; there are: " + "; ".join(self.parts()))
         for name, part in self.parts().items():
             if only not in name:
                 continue
