@@ -17,7 +17,7 @@ using test::play;
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr int kProblems = 12;  // unoptimised and instrumented
+constexpr int kProblems = 4;  // unoptimised and instrumented
 #else
 constexpr int kProblems = 80;
 #endif
