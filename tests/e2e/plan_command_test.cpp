@@ -100,7 +100,7 @@ TEST_CASE("--low-vram says so once, with plan and measure too, also when quiet")
 
 TEST_CASE("weights that may be split lower the smallest cap, which plan, refusal and report name alike") {
   const Workplace place;
-  const Archive archive = model("blocks_8x1024");
+  const Archive archive = model("giant_linear");
   const Reported plan = place.plan(archive.path, {"--device", "sim"});
   REQUIRE(plan.outcome.code == 0);
   CHECK(plan.plan().at("exact") == true);
