@@ -30,6 +30,8 @@ class ResidencySearch {
   Bytes min_slab_bytes() const { return rungs_.front(); }
   /// With this slab everything stays.
   Bytes full_slab_bytes() const { return rungs_.back(); }
+  /// The sizes from which on a plan may be another one, rising.
+  const std::vector<Bytes>& slab_sizes() const { return rungs_; }
 
   /// The best plan for a slab of at most `slab_bytes` (at least min_slab_bytes(), else throws
   /// std::logic_error). `keeps` says whether residents survive from job to job; if not, all bytes travel in

@@ -176,10 +176,17 @@ double ModelPlanner::waves_of(const Variant& variant) const {
   return std::ceil(static_cast<double>(request_.jobs) / variant.walk.jobs);
 }
 
-/// Seconds per job over all known jobs, the first wave with nothing on the device.
-double ModelPlanner::per_job(const Variant& variant, const plan::ResidencyPlan& plan) const {
-  const double first = plan::simulate(variant.problem, plan.fetches, /*first_job=*/true).total_s;
-  return (first + (waves_of(variant) - 1) * plan.predicted_s) / static_cast<double>(request_.jobs);
+/// Seconds of all known jobs, where so many waves begin with nothing on the device.
+double ModelPlanner::all_jobs_s(const Variant& variant, const plan::ResidencyPlan& plan,
+                                double empty_waves) const {
+  const double steady = (waves_of(variant) - empty_waves) * plan.predicted_s;
+  if (empty_waves == 0) return steady;
+  return steady + empty_waves * plan::simulate(variant.problem, plan.fetches, /*first_job=*/true).total_s;
+}
+
+double ModelPlanner::cycle_s(const Variant& variant, const plan::ResidencyPlan& plan, bool own_window) const {
+  const double turns = std::min(static_cast<double>(request_.turns), waves_of(variant));
+  return all_jobs_s(variant, plan, own_window ? 0 : turns);
 }
 
 std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<Bytes> job_bytes) const {
@@ -226,7 +233,8 @@ std::shared_ptr<const Variant> ModelPlanner::fastest(Bytes room, std::optional<B
     if (ranked.size() == 1) return candidate.variant;
     ++planned;
     const Bytes useful = std::min(candidate.slab, variant.search().full_slab_bytes());
-    const double seconds = per_job(variant, variant.search().quick(useful, request_.keeps));
+    const double seconds = all_jobs_s(variant, variant.search().quick(useful, request_.keeps), 1) /
+                           static_cast<double>(request_.jobs);
     const bool larger = best && variant.walk.jobs > best->walk.jobs;
     const bool smaller = best && variant.walk.jobs < best->walk.jobs;
     if (!best || (larger    ? seconds < best_s * kWorthWaiting

@@ -33,9 +33,10 @@ struct Variant {
 
 struct ModelRequest {
   const device::sim::Card* card = nullptr;
-  int wave = 1;          // 0: as many as is best
-  std::size_t jobs = 1;  // that are known to come
-  bool keeps = true;     // residents survive from job to job
+  int wave = 1;           // 0: as many as is best
+  std::size_t jobs = 1;   // that are known to come
+  std::size_t turns = 0;  // of them, how many come after a job of another model
+  bool keeps = true;      // residents survive from job to job
   bool allow_split = false;
 };
 
@@ -57,6 +58,10 @@ class ModelPlanner {
   /// The fastest variant in `room` bytes of which at most `job_bytes` go to jobs, the rest to weights (each
   /// variant only its own, if nothing is given). Null when none fits.
   std::shared_ptr<const Variant> fastest(Bytes room, std::optional<Bytes> job_bytes = std::nullopt) const;
+  /// Seconds that all known jobs take again and again. `own_window`: what stays on the device is still there
+  /// when the model's turn comes again; if not, each turn begins with nothing.
+  double cycle_s(const Variant& variant, const plan::ResidencyPlan& plan, bool own_window) const;
+  std::size_t jobs() const { return request_.jobs; }
   /// Seconds per job with everything resident.
   double resident_s() const;
 
@@ -66,7 +71,7 @@ class ModelPlanner {
   std::shared_ptr<Variant> make_split(Bytes largest) const;
   void make_waves();
   double waves_of(const Variant& variant) const;
-  double per_job(const Variant& variant, const plan::ResidencyPlan& plan) const;
+  double all_jobs_s(const Variant& variant, const plan::ResidencyPlan& plan, double empty_waves) const;
 
   const ModelData& model_;
   const std::vector<ShapePlan>& shapes_;

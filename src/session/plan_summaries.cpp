@@ -81,7 +81,7 @@ PlanSummary summarise(const SessionPlan& plan, const PlannedModel& model, const 
   summary.groups = static_cast<int>(variant.walk.groups.size());
   summary.spilled_bytes = variant.spilled_bytes;
   summary.split_weights = variant.split_weights;
-  summary.predicted_s = model.residency.predicted_s / variant.walk.jobs;
+  summary.predicted_s = model.per_job_s;
   summary.compute_s = model.schedule.compute_s / variant.walk.jobs;
   summary.copy_s = model.schedule.copy_s / variant.walk.jobs;
   summary.stall_s = model.residency.stall_s / variant.walk.jobs;

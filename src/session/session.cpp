@@ -1,5 +1,7 @@
 #include "lowtide/session.hpp"
 
+#include <utility>
+
 #include "base_torch/dtype_convert.hpp"
 #include "session/session_impl.hpp"
 
@@ -23,12 +25,14 @@ std::vector<PlanSummary> Session::plan_jobs(const std::vector<PlannedJob>& jobs)
   const std::lock_guard lock(impl_->mutex);
   std::vector<std::pair<std::size_t, graph::InputDescriptions>> order;
   std::map<std::size_t, PlannedModel> models;
+  std::size_t before = jobs.empty() ? 0 : jobs.back().model.index;  // the jobs come again and again
   for (const PlannedJob& job : jobs) {
     const Impl::Entry& entry = impl_->entries.at(job.model.index);
     graph::InputDescriptions inputs = entry.data->describe(job.shapes);
     PlannedModel& model = models[job.model.index];
     model.data = entry.data;
     ++model.jobs;
+    if (std::exchange(before, job.model.index) != job.model.index) ++model.turns;
     bool known = false;
     for (const ShapePlan& shape : model.shapes) known = known || shape.inputs == inputs;
     if (known) continue;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,7 @@ struct Session::Impl {
   const detail::ShapePlan* find_shape(std::size_t index, const graph::InputDescriptions& inputs) const;
   void plan_shape(std::size_t index, const graph::InputDescriptions& inputs, std::size_t job_count);
   detail::LoadedModel& load(std::size_t index);
-  void ensure_slab(std::size_t index);
+  at::Tensor slab_part(std::size_t index);
   void drop_slab();
   at::Tensor shrink_slab(std::size_t index);
   void fit_to_memory();
@@ -85,7 +86,7 @@ struct Session::Impl {
   memory::Reservation context_charge;
   memory::Reservation slab_charge;
   at::Tensor slab;
-  std::size_t slab_owner = SIZE_MAX;
+  std::set<std::size_t> on_slab;     // models that have something there
   std::optional<Bytes> reduced_cap;  // other programs hold memory: the plan in force is for this cap
   Bytes unreduced_peak = 0;          // of the plan that was put aside for that
   JobStats last;

@@ -59,20 +59,27 @@ JobStats share_of(const JobStats& wave, std::size_t jobs, bool first) {
 
 }  // namespace
 
-void Session::Impl::ensure_slab(std::size_t index) {
-  if (slab_owner != SIZE_MAX && slab_owner != index && entries[slab_owner].loaded)
-    entries[slab_owner].loaded->forget_device();
+/// The part of the slab that is this model's; others that have something there forget it.
+at::Tensor Session::Impl::slab_part(std::size_t index) {
+  const detail::PlannedModel& model = plan->models.at(index);
+  for (auto other = on_slab.begin(); other != on_slab.end();) {
+    const bool stays = *other == index || !model.shares_slab_with(plan->models.at(*other));
+    if (!stays) entries[*other].loaded->forget_device();
+    other = stays ? std::next(other) : on_slab.erase(other);
+  }
   if (!slab.defined()) {
     slab_charge = ledger->reserve(MemoryTag::weights, plan->slab_bytes, "the weight slab");
     slab = at::empty({static_cast<std::int64_t>(plan->slab_bytes)},
                      at::TensorOptions().dtype(at::kByte).device(device->torch()));
   }
-  slab_owner = index;
+  on_slab.insert(index);
+  return slab.narrow(0, static_cast<std::int64_t>(model.slab_begin),
+                     static_cast<std::int64_t>(model.residency.slab_bytes));
 }
 
 void Session::Impl::drop_slab() {
-  if (slab_owner != SIZE_MAX && entries[slab_owner].loaded) entries[slab_owner].loaded->forget_device();
-  slab_owner = SIZE_MAX;
+  for (const std::size_t index : on_slab) entries[index].loaded->forget_device();
+  on_slab.clear();
   slab.reset();
   slab_charge.release();
 }
@@ -193,15 +200,14 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
   std::exception_ptr error;
   try {
     const device::JobScope scope(&extras);
-    bool whole = true;
+    at::Tensor part;
     try {
-      ensure_slab(index);
+      part = slab_part(index);
     } catch (const c10::OutOfMemoryError&) {
-      whole = false;
     }
     job_charge = ledger->reserve(MemoryTag::activations, job_bytes, "the job's activations and workspace");
-    if (whole) {
-      wave.run(slab);
+    if (part.defined()) {
+      wave.run(std::move(part));
     } else {
       wave.run_shrunk();
     }

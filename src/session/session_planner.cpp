@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/checked_math.hpp"
+#include "plan/slab_windows.hpp"
 
 namespace lowtide::detail {
 namespace {
@@ -21,6 +23,8 @@ constexpr double kWorthSplitting = 0.98;
 struct Choice {
   std::shared_ptr<const Variant> variant;
   plan::ResidencyPlan residency;
+  Bytes slab_begin = 0;
+  double per_job_s = 0;
 };
 
 /// All models of a session under one cap.
@@ -28,6 +32,7 @@ struct Choices {
   std::map<std::size_t, Choice> models;
   Bytes job_bytes = 0;
   double per_job_s = 0;  // summed over the models
+  double cycle_s = 0;    // all jobs of all models
 };
 
 /// Everything about the models that does not depend on the cap.
@@ -44,6 +49,7 @@ class Planners {
       const ModelRequest of_model{.card = &request.card,
                                   .wave = request.wave,
                                   .jobs = std::max<std::size_t>(model.jobs, 1),
+                                  .turns = model.turns,
                                   .keeps = keeps_,
                                   .allow_split = request.allow_split};
       planners_.try_emplace(index, *model.data, model.shapes, of_model);
@@ -100,12 +106,17 @@ class Planners {
       choices.job_bytes = smallest_job_bytes();
       if (!settle(choices, room)) return std::nullopt;
     }
-    for (auto& [index, choice] : choices.models) {
-      const plan::ResidencySearch& search = choice.variant->search();
-      choice.residency = search.plan(std::min(room - choices.job_bytes, search.full_slab_bytes()), keeps_);
-      choices.per_job_s += choice.residency.predicted_s / choice.variant->walk.jobs;
+    const Bytes slab = room - choices.job_bytes;
+    if (planners_.size() == 1) {
+      for (auto& [index, choice] : choices.models)
+        choice.residency = best_plan(choice, std::min(slab, choice.variant->search().full_slab_bytes()));
+      total(choices, /*own_windows=*/false);
+      return choices;
     }
-    return choices;
+    Choices shared = share(choices, slab);
+    if (!keeps_) return shared;
+    std::optional<Choices> divided = divide(choices, slab);
+    return divided && divided->cycle_s <= shared.cycle_s ? std::move(*divided) : std::move(shared);
   }
 
   [[noreturn]] void refuse(Bytes cap) const {
@@ -132,6 +143,69 @@ class Planners {
       choices.models[index].variant = std::move(variant);
     }
     return true;
+  }
+
+  plan::ResidencyPlan best_plan(const Choice& choice, Bytes slab) const {
+    return choice.variant->search().plan(slab, keeps_);
+  }
+
+  /// Adds up the times.
+  void total(Choices& choices, bool own_windows) const {
+    choices.per_job_s = choices.cycle_s = 0;
+    for (auto& [index, choice] : choices.models) {
+      const ModelPlanner& planner = planners_.at(index);
+      const double all_jobs_s = planner.cycle_s(*choice.variant, choice.residency, own_windows);
+      choice.per_job_s = all_jobs_s / static_cast<double>(planner.jobs());
+      choices.per_job_s += choice.per_job_s;
+      choices.cycle_s += all_jobs_s;
+    }
+  }
+
+  /// All of the slab for each model in its turn. What stays for a model's next job is lost to the next model,
+  /// so where turns are short, plans in which nothing stays can be better.
+  Choices share(Choices choices, Bytes slab) const {
+    for (auto& [index, choice] : choices.models) {
+      const plan::ResidencySearch& search = choice.variant->search();
+      double best_s = std::numeric_limits<double>::infinity();
+      for (const Bytes bytes : search.slab_sizes()) {
+        if (bytes > slab) break;
+        for (const bool keeps : {false, true}) {
+          if (keeps && !keeps_) continue;
+          plan::ResidencyPlan residency = search.plan(bytes, keeps);
+          const double seconds = planners_.at(index).cycle_s(*choice.variant, residency, false);
+          if (seconds >= best_s) continue;
+          best_s = seconds;
+          choice.residency = std::move(residency);
+        }
+      }
+    }
+    total(choices, /*own_windows=*/false);
+    return choices;
+  }
+
+  /// A window of its own for each model; nothing where they do not fit.
+  std::optional<Choices> divide(Choices choices, Bytes slab) const {
+    std::vector<std::vector<plan::WindowOption>> options;
+    for (const auto& [index, choice] : choices.models) {
+      std::vector<plan::WindowOption>& of_model = options.emplace_back();
+      for (const Bytes bytes : choice.variant->search().slab_sizes()) {
+        if (bytes > slab) break;
+        of_model.push_back(
+            {bytes, planners_.at(index).cycle_s(*choice.variant, best_plan(choice, bytes), true)});
+      }
+    }
+    const auto chosen = plan::divide_slab(options, slab);
+    if (!chosen) return std::nullopt;
+    Bytes begin = 0;
+    std::size_t model = 0;
+    for (auto& [index, choice] : choices.models) {
+      choice.residency = best_plan(choice, options[model][(*chosen)[model]].bytes);
+      choice.slab_begin = begin;
+      begin += choice.residency.slab_bytes;
+      ++model;
+    }
+    total(choices, /*own_windows=*/true);
+    return choices;
   }
 
   template <class Of>
@@ -230,9 +304,11 @@ SessionPlan plan_session(const PlanRequest& request, std::map<std::size_t, Plann
     const plan::ResidencySearch& search = choice.variant->search();
     model.variant = std::move(choice.variant);
     model.residency = std::move(choice.residency);
+    model.slab_begin = choice.slab_begin;
+    model.per_job_s = choice.per_job_s;
     model.smallest = search.plan(search.min_slab_bytes(), planners.keeps());
     model.schedule = plan::simulate(model.variant->problem, model.residency.fetches, !planners.keeps());
-    result.slab_bytes = std::max(result.slab_bytes, model.residency.slab_bytes);
+    result.slab_bytes = std::max(result.slab_bytes, model.slab_begin + model.residency.slab_bytes);
     result.exact = result.exact && model.variant->split_weights == 0;
   }
   result.kept_bytes = planners.keeps() ? result.slab_bytes : 0;

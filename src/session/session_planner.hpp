@@ -19,13 +19,21 @@ namespace lowtide::detail {
 struct PlannedModel {
   std::shared_ptr<const ModelData> data;
   std::vector<ShapePlan> shapes;
-  std::size_t jobs = 0;  // that are known to come
+  std::size_t jobs = 0;   // that are known to come
+  std::size_t turns = 0;  // of them, those that come after a job of another model
   std::shared_ptr<const Variant> variant;
   plan::ResidencyPlan residency;
+  Bytes slab_begin = 0;          // where residency.slab_bytes of the slab begin
+  double per_job_s = 0;          // in the steady state, turns included
   plan::ResidencyPlan smallest;  // with the least slab: what is left when memory goes missing
   plan::Schedule schedule;       // of one walk in the steady state
 
   int wave() const { return variant->walk.jobs; }
+  /// Whether the other model's part of the slab is also this one's.
+  bool shares_slab_with(const PlannedModel& other) const {
+    return slab_begin < other.slab_begin + other.residency.slab_bytes &&
+           other.slab_begin < slab_begin + residency.slab_bytes;
+  }
 };
 
 struct SessionPlan {

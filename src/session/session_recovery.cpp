@@ -17,6 +17,10 @@ at::Tensor Session::Impl::shrink_slab(std::size_t index) {
       "the device refused memory that was planned: kept and prefetched weights are given back, the job "
       "goes on with " +
           format_bytes(smaller) + " for weights");
+  for (const std::size_t other : on_slab) {
+    if (other != index) entries[other].loaded->forget_device();
+  }
+  on_slab = {index};
   slab.reset();
   slab_charge.release();
   slab_charge = ledger->reserve(MemoryTag::weights, smaller, "the smallest weight slab");

@@ -138,6 +138,10 @@ void Session::Impl::plan_shape(std::size_t index, const graph::InputDescriptions
   if (plan) models = plan->models;
   models[index].data = entries[index].data;
   models[index].jobs = std::max(models[index].jobs, job_count);
+  // Nobody said in which order jobs come: the models take turns.
+  if (models.size() > 1) {
+    for (auto& [other, model] : models) model.turns = std::max<std::size_t>(model.turns, 1);
+  }
   if (shape) models[index].shapes.push_back(std::move(*shape));
   replan(std::move(models));
 }

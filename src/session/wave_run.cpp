@@ -60,8 +60,8 @@ void WaveRun::with_second_try(Body body, bool may_repeat) {
   body();
 }
 
-void WaveRun::run(const at::Tensor& slab) {
-  slab_ = slab;
+void WaveRun::run(at::Tensor slab) {
+  slab_ = std::move(slab);
   try {
     walk();
   } catch (...) {

@@ -28,7 +28,7 @@ class WaveRun {
       : model_(model), plan_(plan), walk_(plan.variant->walk), jobs_(jobs), hooks_(std::move(hooks)) {}
 
   /// At most as many jobs as the plan's wave.
-  void run(const at::Tensor& slab);
+  void run(at::Tensor slab);
   /// The same where the plan's slab was refused: with the smallest.
   void run_shrunk();
   /// Was memory given back on the way? The model then follows PlannedModel::smallest.

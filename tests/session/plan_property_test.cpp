@@ -177,3 +177,74 @@ TEST_CASE(
     }
   }
 }
+
+TEST_CASE(
+    "models that take turns keep their bits at every cap, within one proof, in the predicted time, and find "
+    "what they left on the device once there is room") {
+  struct Turn {
+    Model model;
+    std::vector<at::Tensor> inputs, expected;
+    InputShapes shapes;
+    int jobs;
+  };
+  const test::TempFolder folder;
+  const auto learned = folder / "learned.json";
+  std::vector<Turn> turns;
+  for (const auto& [name, jobs] : {std::pair("blocks_12x64", 2), {"mixed_03", 1}, {"mixed_08", 1}}) {
+    const auto path = std::filesystem::path(LOWTIDE_MODELS) / name;
+    Turn turn{.model = Model::open(path.string() + ".pt2"), .jobs = jobs};
+    const app::JobInputs file(path.string() + ".in.safetensors");
+    turn.inputs = app::read_inputs(turn.model, file);
+    turn.shapes = app::read_shapes(turn.model, file);
+    turn.expected = on_cpu(turn.model, turn.inputs);
+    learn(turn.model, turn.shapes, turn.inputs, learned);
+    turns.push_back(std::move(turn));
+  }
+  const auto plan_all = [&](Session& session) {
+    std::vector<PlannedJob> cycle;
+    for (const Turn& turn : turns) {
+      const ModelHandle handle = session.add(turn.model);
+      cycle.insert(cycle.end(), static_cast<std::size_t>(turn.jobs), {handle, turn.shapes});
+    }
+    return session.plan_jobs(cycle);
+  };
+  Bytes smallest = 0, largest = 0, together = 0;
+  {
+    Session session(on_card(learned));
+    for (const PlanSummary& plan : plan_all(session)) {
+      smallest = *plan.min_cap_bytes;
+      largest = std::max(largest, *plan.peak_bytes);
+      together += plan.resident_bytes;
+    }
+  }
+  CHECK(together <= largest);  // everything stays
+  double slower_cap_s = INFINITY;
+  for (const Bytes cap : caps_between(smallest, largest)) {
+    if (cap < smallest) continue;
+    CAPTURE(cap);
+    Session session(on_card(learned, cap));
+    const std::vector<PlanSummary> plans = plan_all(session);
+    double predicted_s = 0, modelled_s = 0;
+    Bytes moved = 0;
+    for (int cycle = 0; cycle < 3; ++cycle) {
+      predicted_s = modelled_s = 0;
+      moved = 0;
+      for (std::size_t i = 0; i < turns.size(); ++i) {
+        for (int job = 0; job < turns[i].jobs; ++job) {
+          CHECK(same_bits(session.run({i}, turns[i].inputs), turns[i].expected));
+          CHECK(*session.last_job().peak_bytes <= *plans[i].peak_bytes);
+          CHECK(*session.last_job().used_after_bytes == plans[i].kept_bytes);
+          predicted_s += *plans[i].predicted_s;
+          modelled_s += *session.last_job().modelled_s;
+          moved += session.last_job().h2d_bytes;
+        }
+        CHECK(*plans[i].peak_bytes <= cap);
+      }
+    }
+    CHECK(modelled_s <= slower_cap_s * 1.0001);
+    slower_cap_s = modelled_s;
+    CHECK_MESSAGE(std::abs(predicted_s / modelled_s - 1) < 0.05,
+                  "predicted " << predicted_s << " s, modelled " << modelled_s << " s");
+    if (cap >= largest) CHECK(moved < 1_MiB);  // inputs alone
+  }
+}
