@@ -140,25 +140,27 @@ bool is_symbolic(const Node& node) {
   return find_symbolic(node).has_value();
 }
 
+void annotate_operator(Node& node) {
+  node.traits = {};
+  if (is_symbolic(node)) return;
+  if (!node.is_operator())
+    throw UnsupportedOp("unknown target '" + node.target + "' in " + where(node) +
+                        ": export the model with PyTorch 2.11 and without custom Python calls");
+  if (node.target.find(".higher_order.") != std::string::npos)
+    throw UnsupportedOp(
+        "higher-order operator '" + node.target + "' in " + where(node) +
+        " is not supported: rewrite the control flow as tensor operations (torch.where), or run the loop "
+        "in the calling program");
+  const auto handle = c10::Dispatcher::singleton().findSchema({node.op_name(), node.overload()});
+  if (!handle)
+    throw UnsupportedOp("operator '" + node.op_name() +
+                        (node.overload().empty() ? "" : "." + node.overload()) + "' in " + where(node) +
+                        " is not registered: it comes from a library that this program does not have");
+  annotate(node, handle->schema());
+}
+
 void annotate_operators(graph::Program& program) {
-  for (Node& node : program.graph.nodes) {
-    node.traits = {};
-    if (is_symbolic(node)) continue;
-    if (!node.is_operator())
-      throw UnsupportedOp("unknown target '" + node.target + "' in " + where(node) +
-                          ": export the model with PyTorch 2.11 and without custom Python calls");
-    if (node.target.find(".higher_order.") != std::string::npos)
-      throw UnsupportedOp(
-          "higher-order operator '" + node.target + "' in " + where(node) +
-          " is not supported: rewrite the control flow as tensor operations (torch.where), or run the loop "
-          "in the calling program");
-    const auto handle = c10::Dispatcher::singleton().findSchema({node.op_name(), node.overload()});
-    if (!handle)
-      throw UnsupportedOp("operator '" + node.op_name() +
-                          (node.overload().empty() ? "" : "." + node.overload()) + "' in " + where(node) +
-                          " is not registered: it comes from a library that this program does not have");
-    annotate(node, handle->schema());
-  }
+  for (Node& node : program.graph.nodes) annotate_operator(node);
 }
 
 }  // namespace lowtide::exec

@@ -9,6 +9,8 @@ namespace lowtide::exec {
 /// Resolves every node of `program`. Throws UnsupportedOp naming operator, node and source line for operators
 /// that are not registered, for higher-order operators and for unknown Python targets.
 void annotate_operators(graph::Program& program);
+/// The same for one node.
+void annotate_operator(graph::Node& node);
 
 /// Nodes that only check or constrain what export already knew; they are not run.
 bool is_skipped(const graph::Node& node);

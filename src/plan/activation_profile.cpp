@@ -34,7 +34,11 @@ struct NodeShapes {
 NodeShapes shapes_around(const Node& node, const graph::ShapeTable& shapes,
                          const graph::StorageTable& storages, std::size_t step) {
   NodeShapes around;
-  for (const ValueId value : node.read_values()) {
+  std::vector<ValueId> read;
+  for (const graph::Argument& argument : node.arguments) {
+    if (argument.name != "out") append_read_values(argument.value, read);  // that one is only written
+  }
+  for (const ValueId value : read) {
     const auto& meta = shapes.metas[value];
     if (!meta) continue;
     const ShapeView shape{meta->dtype, meta->sizes};

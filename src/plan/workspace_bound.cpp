@@ -1,6 +1,7 @@
 #include "plan/workspace_bound.hpp"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include "base/checked_math.hpp"
@@ -100,6 +101,19 @@ Bytes contiguous_copies(std::span<const Operand> inputs) {
   return total;
 }
 
+/// Small inputs and other types than single precision are unfolded into columns and multiplied (ATen's
+/// ConvParams::use_mkldnn says when).
+Bytes plain_convolution(const ShapeView& input, const ShapeView& weight, const ShapeView& output) {
+  constexpr std::int64_t kSmallInput = 20480;
+  const bool small = !input.sizes.empty() && input.sizes[0] == 1 && input.numel() <= kSmallInput;
+  if (!small && input.dtype == graph::DType::f32) return 0;
+  if (output.sizes.size() < 2 || weight.sizes.empty() || weight.sizes[0] <= 0 || output.sizes[1] <= 0)
+    return 0;
+  const std::int64_t column = weight.numel() / weight.sizes[0];
+  const std::int64_t columns = output.numel() / output.sizes[1];
+  return rounded(ShapeView{input.dtype, std::array{column, columns}}.bytes());
+}
+
 /// Reorders of input, weight and result into blocked layouts. Transposed ones also build the columns of input
 /// and result.
 Bytes convolution(std::span<const Operand> inputs, std::span<const ShapeView> outputs, bool transposed) {
@@ -112,7 +126,8 @@ Bytes convolution(std::span<const Operand> inputs, std::span<const ShapeView> ou
     weight_blocked = weight_blocked / static_cast<Bytes>(weight.sizes[1]) *
                      static_cast<Bytes>((weight.sizes[1] + 15) / 16 * 16);
   const Bytes activations = blocked_bytes(inputs[0].shape, 1) + blocked_bytes(outputs[0], 1);
-  return (transposed ? 2 : 1) * activations + 2 * rounded(weight_blocked);
+  const Bytes reorders = (transposed ? 2 : 1) * activations + 2 * rounded(weight_blocked);
+  return std::max(reorders, plain_convolution(inputs[0].shape, weight, outputs[0]));
 }
 
 /// Blocked attention keeps a tile of scores per thread and one number per row; where its conditions do not

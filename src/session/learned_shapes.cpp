@@ -59,7 +59,7 @@ namespace {
 /// More than any sane batch leaves behind; beyond it the file starts anew.
 constexpr std::size_t kMaxEntries = 20000;
 constexpr std::uintmax_t kMaxFileBytes = 64 << 20;
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 
 std::uint64_t to_ns(double seconds) {
   return static_cast<std::uint64_t>(std::llround(std::max(seconds, 0.0) * 1e9));

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "exec/operator_traits.hpp"
+#include "exec/reuse_operands.hpp"
 #include "lowtide/error.hpp"
 
 namespace lowtide::detail {
@@ -100,6 +101,7 @@ std::shared_ptr<const ModelData> ModelData::open(const std::filesystem::path& pa
   archive::Pt2Archive archive = archive::read_pt2(path, program);
   try {
     exec::annotate_operators(archive.program);
+    exec::reuse_operands(archive.program);
   } catch (const UnsupportedOp& e) {
     throw UnsupportedOp("'" + path.string() + "': " + e.what());
   }

@@ -1,4 +1,5 @@
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
@@ -73,8 +74,12 @@ at::Tensor Session::Impl::slab_part(std::size_t index) {
                      at::TensorOptions().dtype(at::kByte).device(device->torch()));
   }
   on_slab.insert(index);
-  return slab.narrow(0, static_cast<std::int64_t>(model.slab_begin),
-                     static_cast<std::int64_t>(model.residency.slab_bytes));
+  if (model.slab_begin == 0) return slab;
+  // Not narrow(): that would be an operator, which costs the host a launch.
+  return at::from_blob(
+      static_cast<std::byte*>(slab.mutable_data_ptr()) + model.slab_begin,
+      {static_cast<std::int64_t>(model.residency.slab_bytes)}, [whole = slab](void*) {}, slab.options(),
+      device->torch());
 }
 
 void Session::Impl::drop_slab() {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "exec/reuse_operands.hpp"
 #include "lowtide/error.hpp"
 #include "lowtide/log.hpp"
 #include "session/device_errors.hpp"
@@ -197,7 +198,8 @@ void WaveRun::step(JobRun& job, const Position& position) {
   if (recording(job) && position.chunk == 0) hooks_.recorder->before(position.step);
   attempt(job, [&] {
     // An operator that writes its arguments may have begun to.
-    const bool repeatable = model_.data().program().graph.nodes[position.step].traits.writes.empty();
+    const graph::Node& node = model_.data().program().graph.nodes[position.step];
+    const bool repeatable = node.traits.writes.empty() || exec::reuses_operand(node);
     with_second_try([&] { run_operator(job, position); }, repeatable);
   });
   if (recording(job) && last_chunk && job.alive()) hooks_.recorder->after(position.step);

@@ -127,7 +127,7 @@ class CardCall {
         Touch use = touch(tensor, op_.schema().arguments()[argument].name().c_str(), written);
         use.by_host = !on_card(tensor);
         touches_.push_back(use);
-        inputs_.push_back(use.shape);
+        if (!op_.schema().arguments()[argument].is_out()) inputs_.push_back(use.shape);
         if (written) written_.push_back(use.shape);
         if (!use.by_host) {
           any_card = true;
