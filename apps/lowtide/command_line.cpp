@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <iomanip>
+#include <sstream>
 
 #include "device/device.hpp"
 #include "lowtide/error.hpp"
@@ -137,10 +139,10 @@ PrintAndExit wrong_usage(const std::string& message) {
 }
 
 /// CLI11 answers an unknown command with "A subcommand is required". Empty where the word is a command.
-std::string unknown_command(const CLI::App& app, int argc, const char* const* argv) {
-  const char* const* word = std::find_if(argv + std::min(argc, 1), argv + argc,
-                                         [](const char* argument) { return *argument != '-'; });
-  if (word == argv + argc) return {};
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto word = std::find_if(arguments.begin(), arguments.end(),
+                                 [](const std::string& argument) { return !argument.starts_with('-'); });
+  if (word == arguments.end()) return {};
   std::string commands;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (command->get_name() == *word) return {};
@@ -149,9 +151,67 @@ std::string unknown_command(const CLI::App& app, int argc, const char* const* ar
   return "there is no command '" + tensor_file::printable(*word) + "', only " + commands;
 }
 
-}  // namespace
+/// Splits at blanks; a word in double quotes may hold some.
+std::vector<std::string> split_words(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; in >> std::quoted(word);) words.push_back(word);
+  return words;
+}
 
-Command parse_command_line(int argc, const char* const* argv) {
+std::string join_words(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+bool same_settings(const SessionOptions& a, const SessionOptions& b) {
+  return a.device == b.device && a.vram_cap == b.vram_cap && a.low_vram == b.low_vram &&
+         a.after_job == b.after_job && a.threads == b.threads;
+}
+
+/// Whether of an option that is given twice the later one counts.
+enum class Repeated { refused, last_counts };
+
+Command parse(const std::vector<std::string>& arguments, Repeated repeated);
+
+/// The second setting of measure: the options of the first with those of --against behind them.
+Command add_against(MeasureCommand measure, const std::vector<std::string>& arguments,
+                    const std::string& against) {
+  std::vector<std::string> second;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--against") {
+      ++i;
+    } else if (!arguments[i].starts_with("--against=")) {
+      second.push_back(arguments[i]);
+    }
+  }
+  const std::vector<std::string> words = split_words(against);
+  second.insert(second.end(), words.begin(), words.end());
+  Command command = DoctorCommand{};
+  try {
+    command = parse(second, Repeated::last_counts);
+  } catch (const UsageError& e) {
+    throw UsageError(std::string("in --against: ") + e.what());
+  }
+  if (auto* wrong = std::get_if<PrintAndExit>(&command)) {
+    if (wrong->code == 0) return wrong_usage("--against takes options of device and memory, not " + against);
+    wrong->text.insert(std::string_view("lowtide: error: ").size(), "in --against: ");
+    return command;
+  }
+  const auto& other = std::get<MeasureCommand>(command);
+  if (other.model != measure.model || other.input != measure.input || other.runs != measure.runs ||
+      other.common.report != measure.common.report || other.common.program != measure.common.program ||
+      other.common.quiet != measure.common.quiet || other.common.verbose != measure.common.verbose)
+    return wrong_usage("--against takes options of device and memory only");
+  if (same_settings(other.common.session, measure.common.session))
+    return wrong_usage("--against '" + tensor_file::printable(against) + "' changes nothing: leave it out");
+  measure.against = other.common.session;
+  measure.against_setting = join_words(words);
+  return measure;
+}
+
+Command parse(const std::vector<std::string>& arguments, Repeated repeated) {
   CLI::App app(
       "lowtide runs PyTorch models that do not fit the graphics card.\n"
       "Exit codes: 0 ok, 1 inputs failed, 2 wrong usage, 3 cannot fit, 4 bad archive, 5 device, 130 "
@@ -164,6 +224,7 @@ Command parse_command_line(int argc, const char* const* argv) {
   PlanCommand plan;
   InspectCommand inspect;
   MeasureCommand measure;
+  std::string against;
   RawOptions raw;
   std::vector<std::string> positionals;
 
@@ -199,21 +260,28 @@ Command parse_command_line(int argc, const char* const* argv) {
   measure_app->add_option("--runs", measure.runs, "measured runs")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  measure_app->add_option(
+      "--against", against,
+      "measure again with these options and print both: --against \"--after-job release\"");
   add_device_options(*measure_app, raw, measure.common);
   add_model_options(*measure_app, measure.common);
   add_report_options(*measure_app, measure.common);
+  if (repeated == Repeated::last_counts) {
+    for (CLI::Option* option : measure_app->get_options()) option->take_last();
+  }
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "devices, memory, limits, and what cap is sensible");
 
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app.get_subcommands();
     return PrintAndExit{(chosen.empty() ? &app : chosen.front())->help(), 0};
   } catch (const CLI::CallForVersion& e) {
     return PrintAndExit{std::string(e.what()) + "\n", 0};
   } catch (const CLI::ParseError& e) {
-    const std::string unknown = unknown_command(app, argc, argv);
+    const std::string unknown = unknown_command(app, arguments);
     return wrong_usage(unknown.empty() ? e.what() : unknown);
   }
 
@@ -240,10 +308,17 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (inspect_app->parsed()) return inspect;
   if (measure_app->parsed()) {
     finish(measure.common, raw, *measure_app, "cpu");
-    return measure;
+    if (measure_app->count("--against") == 0) return measure;
+    return add_against(std::move(measure), arguments, against);
   }
   (void)doctor_app;
   return DoctorCommand{};
+}
+
+}  // namespace
+
+Command parse_command_line(int argc, const char* const* argv) {
+  return parse({argv + std::min(argc, 1), argv + argc}, Repeated::refused);
 }
 
 }  // namespace lowtide::app

@@ -51,6 +51,8 @@ struct MeasureCommand {
   std::string model;
   std::optional<std::filesystem::path> input;
   int runs = 20;
+  std::optional<SessionOptions> against;  // a second setting to measure beside
+  std::string against_setting;
 };
 
 struct DoctorCommand {};

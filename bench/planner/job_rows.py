@@ -81,8 +81,10 @@ def measure(program, case):
     limit = resident["modelled_s"] if case.wave_of else one_pass_limit(resident)
     peer = best_peer(peers, run.peak_bytes)
     must = case.must_s or case.must_ratio * limit
-    if case.low_vram and peer["fits"]:
-        must = min(must, peer["modelled_s"])
+    if case.low_vram:  # nobody who moves weights is faster than who has them
+        must = case.must_ratio * max(limit, resident["modelled_s"])
+        if peer["fits"]:
+            must = min(must, peer["modelled_s"])
     release = ["--release"] if case.low_vram else []
     prefix = {} if case.wave_of else prefix_seconds(program, case.call, [cap], learned, *release)
     return {

@@ -24,7 +24,7 @@ SWEEP, PLANNING = "cap sweep", "planning time"
 NOTES = """
 On the simulated card: times are what its clocks model, everything warm; peaks are above the context. Plans rest on measured peaks.
 Limit: of one job max(compute, weights / link), in waves the resident time. A resident time above it says that launches on the host, or
-the job's own inputs and outputs, are the bound. Resident: PyTorch with all weights on the card.
+the job's own inputs and outputs, are the bound; rows with --low-vram must then be near that. Resident: PyTorch, all weights on the card.
 Best peer: the fastest that takes no more memory than lowtide did; (!) none does, this is the fastest of all.
 Times of `lowtide plan` are user + system CPU time of the whole command on this machine, the median of three.
 """.strip()

@@ -1,6 +1,7 @@
 #include "base/host_facts.hpp"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -34,6 +35,13 @@ Bytes host_peak_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<Bytes>(usage.ru_maxrss) * 1024;
+}
+
+std::optional<Bytes> host_resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  Bytes total_pages = 0, resident_pages = 0;
+  if (!(file >> total_pages >> resident_pages)) return std::nullopt;
+  return resident_pages * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
 }
 
 std::optional<Bytes> available_ram_bytes() {

@@ -103,6 +103,14 @@ void Evaluator::set_issue(Issue issue) {
       fetches_[i].free_after =
           std::max(fetches_[i].free_after, std::int64_t{fetches_[i - ahead].first_use} - 1);
   }
+  if (issue == Issue::behind) {
+    const std::span<const StepId> uploads = timeline_.uploads();
+    std::size_t before = 0;
+    for (Fetch& fetch : fetches_) {  // by first use
+      while (before < uploads.size() && uploads[before] < fetch.first_use) ++before;
+      if (before > 0) fetch.free_after = std::max(fetch.free_after, std::int64_t{uploads[before - 1]});
+    }
+  }
   simulate();
   if (issue != Issue::late && issue != Issue::yielding) return;
 

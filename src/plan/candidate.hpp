@@ -16,12 +16,13 @@ namespace lowtide::plan {
 enum class Issue : std::uint8_t {
   early,       // at once
   yielding,    // but not in front of a step's upload that they need not overtake
+  behind,      // not in front of any upload of a step before their use, even if that makes them come late
   late,        // so that they arrive when they are needed: neither the host nor uploads wait for them
   one_ahead,   // when the unit before is about to be used
   four_ahead,  // the same with the fourth before
 };
-inline constexpr Issue kIssues[] = {Issue::early, Issue::yielding, Issue::late, Issue::one_ahead,
-                                    Issue::four_ahead};
+inline constexpr Issue kIssues[] = {Issue::early, Issue::yielding,  Issue::behind,
+                                    Issue::late,  Issue::one_ahead, Issue::four_ahead};
 
 /// Everything a search decides.
 struct Candidate {

@@ -1,5 +1,7 @@
 // Placement::by_size: all visits are known, so the largest can choose first, wherever in the pass it comes.
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "base/checked_math.hpp"
 #include "plan/slot_layout.hpp"
@@ -22,9 +24,28 @@ struct Stay {
   std::size_t visit;
   double rank;        // larger ones choose first
   std::int64_t from;  // the step before which its place should be free
+  bool from_end;      // nearest the end of the region, not the start
   Bytes begin = 0;
   Bytes end = 0;
 };
+
+/// The gap between `taken` stretches that is nearest the start of the region, or its end.
+bool find_gap(std::vector<std::pair<Bytes, Bytes>>& taken, Bytes size, Bytes region_bytes, bool from_end,
+              Bytes& begin) {
+  if (from_end) {
+    for (auto& [first, last] : taken)
+      std::tie(first, last) = std::pair(region_bytes - last, region_bytes - first);
+  }
+  std::sort(taken.begin(), taken.end());
+  begin = 0;
+  for (const auto& [first, last] : taken) {
+    if (first >= begin + size) break;
+    begin = std::max(begin, last);
+  }
+  if (begin + size > region_bytes) return false;
+  if (from_end) begin = region_bytes - begin - size;
+  return true;
+}
 
 }  // namespace
 
@@ -37,7 +58,8 @@ bool SlotLayout::place_by_size(std::span<const Visit> visits, Bytes base, Bytes 
     const double factor = style.seed == 0 ? 1.0 : 0.25 + (bits % 1024) / 1024.0;
     stays.push_back({.visit = i,
                      .rank = static_cast<double>(slots_[visits[i].unit]) * factor,
-                     .from = i < depth ? kBeforeFirstStep : std::int64_t{visits[i - depth].first}});
+                     .from = i < depth ? kBeforeFirstStep : std::int64_t{visits[i - depth].first},
+                     .from_end = style.seed != 0 && (bits >> 30) == 0});
   }
   std::stable_sort(stays.begin(), stays.end(), [](const Stay& a, const Stay& b) { return a.rank > b.rank; });
 
@@ -56,14 +78,8 @@ bool SlotLayout::place_by_size(std::span<const Visit> visits, Bytes base, Bytes 
         if (from <= std::int64_t{other.last} && other_from <= std::int64_t{visit.last})
           taken.emplace_back(stays[k].begin, stays[k].end);
       }
-      std::sort(taken.begin(), taken.end());
-      stay.begin = 0;
-      for (const auto& [begin, end] : taken) {
-        if (begin >= stay.begin + size) break;
-        stay.begin = std::max(stay.begin, end);
-      }
+      placed = find_gap(taken, size, region_bytes, stay.from_end, stay.begin);
       stay.end = stay.begin + size;
-      placed = stay.end <= region_bytes;
       if (placed) break;
     }
     if (!placed) return false;

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int kRegionSteps = 5;
+/// survey(): layouts by size that are tried in random order, once all plain ones were.
+constexpr std::size_t kShakenRounds = 256;
 
 }  // namespace
 
@@ -77,7 +79,7 @@ std::optional<Choice> SlabSearch::search(Bytes slab_bytes, const Choice* known, 
   }
   if (!order_.empty()) {
     const std::size_t rest = left_;
-    if (order_.size() + table_.pauses() <= 11)
+    if (can_survey())
       survey(rest / 2);
     else
       wander(rest / 2);
@@ -221,6 +223,7 @@ void SlabSearch::change_style(Candidate& candidate) {
   candidate.style.order = kTieOrders[random(std::size(kTieOrders))];
 }
 
+/// Lets a unit stay, go, or leave in other pauses.
 void SlabSearch::flip(UnitModes& modes, UnitId unit) {
   if (table_.can_leave(unit) && (!keeps_ || random(2) == 0)) {
     const std::uint32_t begin = table_.pause_begin(unit);
@@ -238,6 +241,7 @@ void SlabSearch::flip(UnitModes& modes, UnitId unit) {
   }
 }
 
+/// From random places near the best ones or anywhere, downhill one change at a time.
 void SlabSearch::wander(std::size_t evaluations) {
   const std::size_t stop = left_ > evaluations ? left_ - evaluations : 0;
   std::vector<UnitId> shuffled = order_;
@@ -246,118 +250,132 @@ void SlabSearch::wander(std::size_t evaluations) {
   };
   while (left_ > stop) {
     const Choice& start = random(2) == 0 ? list_.fastest() : list_.pick();
-    Candidate c = start.candidate;
-    c.slab_bytes = slab_;
+    Candidate candidate = start.candidate;
+    candidate.slab_bytes = slab_;
     shuffle();
     if (random(2) == 0) {
       const std::size_t flips = 1 + random(3);
-      for (std::size_t k = 0; k < flips && k < shuffled.size(); ++k) flip(c.modes, shuffled[k]);
+      for (std::size_t k = 0; k < flips && k < shuffled.size(); ++k) flip(candidate.modes, shuffled[k]);
     } else {
       const auto thresholds = table_.thresholds();
-      c.modes = streamed(thresholds[random(thresholds.size())]);
+      candidate.modes = streamed(thresholds[random(thresholds.size())]);
       if (keeps_) {
-        Bytes room = static_cast<Bytes>(static_cast<double>(slab_ - evaluator_.resident_bytes(c.modes)) *
-                                        random(100) / 100.0);
+        Bytes room = static_cast<Bytes>(
+            static_cast<double>(slab_ - evaluator_.resident_bytes(candidate.modes)) * random(100) / 100.0);
         for (const UnitId unit : shuffled) {
           const Bytes bytes = evaluator_.slot_bytes(unit);
           if (bytes > room) continue;
           room -= bytes;
-          c.modes.resident[unit] = true;
+          candidate.modes.resident[unit] = true;
         }
       }
     }
-    if (random(2) == 0) change_style(c);
-    if (random(4) == 0) c.issue = random_issue();
-    Outcome o;
-    if (!attempt(c, o) || o.time_s > 1.15 * list_.fastest().outcome.time_s) continue;
-    Choice now{c, o};
+    if (random(2) == 0) change_style(candidate);
+    if (random(4) == 0) candidate.issue = random_issue();
+    Outcome outcome;
+    if (!attempt(candidate, outcome) || outcome.time_s > 1.15 * list_.fastest().outcome.time_s) continue;
+    Choice now{candidate, outcome};
     shuffle();
     for (std::size_t k = 0; k < shuffled.size() && left_ > stop; ++k) {
-      c = now.candidate;
+      candidate = now.candidate;
       if (random(4) == 0)
-        change_style(c);
+        change_style(candidate);
       else
-        flip(c.modes, shuffled[k]);
-      if (attempt(c, o) && o.time_s < now.outcome.time_s) now = {c, o};
+        flip(candidate.modes, shuffled[k]);
+      if (attempt(candidate, outcome) && outcome.time_s < now.outcome.time_s) now = {candidate, outcome};
     }
   }
 }
 
-void SlabSearch::survey(std::size_t evaluations) {
-  const std::size_t stop = left_ > evaluations ? left_ - evaluations : 0;
-  ++round_;
+/// All ways to choose residents and pauses to leave in that fit and whose bound lies below the fastest so
+/// far; the most promising first.
+std::vector<UnitModes> SlabSearch::promising_modes() {
+  std::vector<std::pair<double, UnitModes>> ranked;
   const std::size_t bits = (keeps_ ? order_.size() : 0) + table_.pauses();
-  struct Entry {
-    double lb;
-    std::uint32_t code;
-  };
-  std::vector<Entry> entries;
-  UnitModes modes = streamed(~0U);
-  const auto decode = [&](std::uint32_t code) {
-    std::size_t bit = 0;
-    if (keeps_)
-      for (const UnitId unit : order_) modes.resident[unit] = (code >> bit++) & 1U;
-    for (std::uint32_t k = 0; k < table_.pauses(); ++k) modes.leaves[k] = (code >> bit++) & 1U;
-  };
+  UnitModes modes = streamed(std::numeric_limits<StepId>::max());
   for (std::uint32_t code = 0; code < (1U << bits); ++code) {
-    decode(code);
-    bool redundant = false;  // a resident's pauses do not matter
-    for (const UnitId unit : order_)
+    std::size_t bit = 0;
+    if (keeps_) {
+      for (const UnitId unit : order_) modes.resident[unit] = (code >> bit++) & 1U;
+    }
+    for (std::uint32_t pause = 0; pause < table_.pauses(); ++pause)
+      modes.leaves[pause] = (code >> bit++) & 1U;
+    bool twice = false;  // a resident's pauses do not matter
+    for (const UnitId unit : order_) {
       for (std::uint32_t k = table_.pause_begin(unit); k < table_.pause_begin(unit + 1); ++k)
-        redundant = redundant || (modes.resident[unit] && modes.leaves[k]);
-    if (redundant || evaluator_.resident_bytes(modes) > slab_) continue;
-    const double lb = evaluator_.shortest_s(modes);
-    if (lb < list_.fastest().outcome.time_s) entries.push_back({lb, code});
+        twice = twice || (modes.resident[unit] && modes.leaves[k]);
+    }
+    if (twice || evaluator_.resident_bytes(modes) > slab_) continue;
+    const double shortest_s = evaluator_.shortest_s(modes);
+    if (shortest_s < list_.fastest().outcome.time_s) ranked.emplace_back(shortest_s, modes);
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.lb < b.lb; });
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<UnitModes> promising;
+  for (auto& [shortest_s, of_all] : ranked) promising.push_back(std::move(of_all));
+  return promising;
+}
+
+/// Every promising way to use units and pauses, with one layout after the other.
+void SlabSearch::survey(std::size_t evaluations) {
   static constexpr Style kStyles[] = {
       {Placement::ring, TieOrder::large_first},       {Placement::by_size, TieOrder::large_first, 1},
       {Placement::two_ended, TieOrder::small_first},  {Placement::by_size, TieOrder::large_first, 2},
       {Placement::ring, TieOrder::small_first},       {Placement::alternating, TieOrder::earliest_first},
       {Placement::by_size, TieOrder::large_first, 0}, {Placement::two_ended, TieOrder::earliest_first},
       {Placement::by_size, TieOrder::large_first, 3}};
-  for (std::size_t k = 0; k < std::size(kStyles) && left_ > stop; ++k) {
-    for (const Entry& entry : entries) {
-      if (left_ <= stop || entry.lb >= list_.fastest().outcome.time_s) break;
-      decode(entry.code);
-      Candidate c{.modes = modes, .slab_bytes = slab_, .style = kStyles[(k + round_) % std::size(kStyles)]};
-      Outcome o;
-      attempt(c, o);
+  static constexpr Issue kWithUploads[] = {Issue::early, Issue::yielding, Issue::behind, Issue::late};
+  const std::size_t stop = left_ > evaluations ? left_ - evaluations : 0;
+  const std::vector<UnitModes> promising = promising_modes();
+  ++surveys_;  // the next rung begins with another layout
+  const std::size_t issues = timeline_.uploads().empty() ? 1 : std::size(kWithUploads);
+  for (std::size_t k = 0; k < std::size(kStyles) + kShakenRounds && left_ > stop; ++k) {
+    Style style = kStyles[(k + surveys_) % std::size(kStyles)];
+    if (k >= std::size(kStyles))
+      style = {.placement = Placement::by_size,
+               .depth = static_cast<std::uint8_t>(random(3)),
+               .seed = 1 + random(1U << 30)};
+    for (const UnitModes& modes : promising) {
+      if (left_ <= stop || evaluator_.shortest_s(modes) >= list_.fastest().outcome.time_s) break;
+      Outcome outcome;
+      for (std::size_t i = 0; i < issues; ++i)
+        attempt({.modes = modes, .slab_bytes = slab_, .style = style, .issue = kWithUploads[i]}, outcome);
     }
   }
 }
 
+/// Small changes to the fastest, or to the one that would be picked, kept where they are better.
 void SlabSearch::refine(bool fastest, std::size_t evaluations) {
   const std::size_t stop = left_ > evaluations ? left_ - evaluations : 0;
   Choice now = fastest ? list_.fastest() : list_.pick();
-  Outcome o;
+  Outcome outcome;
   while (left_ > stop) {
-    Candidate c = now.candidate;
-    c.slab_bytes = slab_;
+    Candidate candidate = now.candidate;
+    candidate.slab_bytes = slab_;
     switch (random(4)) {
       case 0:
-        change_style(c);
+        change_style(candidate);
         break;
       case 1:
-        c.issue = random_issue();
+        candidate.issue = random_issue();
         break;
       case 2:
-        flip(c.modes, random_unit());
+        flip(candidate.modes, random_unit());
         break;
       default: {
         const UnitId a = random_unit();
         const UnitId b = random_unit();
-        if (c.modes.resident[a] == c.modes.resident[b] || !keeps_) {
-          flip(c.modes, a);
-          flip(c.modes, b);
+        if (candidate.modes.resident[a] == candidate.modes.resident[b] || !keeps_) {
+          flip(candidate.modes, a);
+          flip(candidate.modes, b);
         } else {
-          std::swap(c.modes.resident[a], c.modes.resident[b]);
+          std::swap(candidate.modes.resident[a], candidate.modes.resident[b]);
         }
       }
     }
-    if (!attempt(c, o)) continue;
-    const bool better = fastest ? o.time_s < now.outcome.time_s : list_.better(o, now.outcome);
-    if (better) now = {c, o};
+    if (!attempt(candidate, outcome)) continue;
+    const bool better = fastest ? outcome.time_s < now.outcome.time_s : list_.better(outcome, now.outcome);
+    if (better) now = {candidate, outcome};
   }
 }
 

@@ -32,21 +32,22 @@ class SlabSearch {
   void weigh_by_bytes();
   void weigh_by_stalls();
 
-  // Local search.
+  // Search.
   bool attempt(const Candidate& candidate, Outcome& outcome);
+  bool can_survey() const { return order_.size() + table_.pauses() <= kSurveyBits; }
+  std::vector<UnitModes> promising_modes();
   void survey(std::size_t evaluations);
   void wander(std::size_t evaluations);
   void refine(bool fastest, std::size_t evaluations);
-  void change_units(Candidate& candidate);
   void change_style(Candidate& candidate);
   void flip(UnitModes& modes, UnitId unit);
-  void exchange(Candidate& candidate);
-  void move_neighbour(UnitModes& modes);
   std::uint32_t random(std::size_t below);
   Issue random_issue();
   UnitId random_unit() { return order_[random(order_.size())]; }
   bool few() const;
-  std::uint32_t round_ = 0;
+
+  /// With so many units and pauses at most, every way to use them is looked at.
+  static constexpr std::size_t kSurveyBits = 11;
 
   const ResidencyProblem& problem_;
   const Timeline& timeline_;
@@ -60,7 +61,8 @@ class SlabSearch {
 
   Bytes slab_ = 0;  // of the present search
   Shortlist list_{0};
-  std::size_t left_ = 0;  // evaluations
+  std::size_t left_ = 0;     // evaluations
+  std::size_t surveys_ = 0;  // so far
 };
 
 }  // namespace lowtide::plan

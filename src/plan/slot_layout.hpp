@@ -41,7 +41,8 @@ struct Style {
   TieOrder order = TieOrder::large_first;  // by_size: earliest_first always
   /// by_size: a place is kept free from the first use of the visit so many before on, to be copied into.
   std::uint8_t depth = 1;
-  /// by_size: not 0: the order is shaken, differently for each seed.
+  /// by_size: not 0: the order is shaken and some visits go to the end of the region, differently for each
+  /// seed.
   std::uint32_t seed = 0;
 };
 

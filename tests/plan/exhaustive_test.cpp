@@ -58,13 +58,9 @@ Bytes slab_at(const ResidencySearch& search, double share) {
 
 }  // namespace
 
-TEST_CASE(
-    "on graphs small enough to try every plan, the search stays within 3 % of the best of all, but for one "
-    "case "
-    "in a hundred and for steps that upload") {
+TEST_CASE("on graphs small enough to try every plan, the search stays within 3 % of the best of all") {
   std::mt19937 random(77);
-  int compared = 0, complete = 0, beyond = 0;
-  double worst = 1, worst_with_uploads = 1;
+  int compared = 0, complete = 0;
   for (int i = 0; i < kProblems; ++i) {
     std::string kind;
     const ResidencyProblem problem = test::small_problem(random, i, kind);
@@ -76,25 +72,15 @@ TEST_CASE(
         Exhaustive exhaustive(problem, slab, keeps);
         // Nothing below this share of our time: then we are as near as we say.
         const double best = exhaustive.best_below(ours / kNear);
+        CAPTURE(kind);
+        CHECK_MESSAGE(best >= ours / kNear, "problem " << i << ": " << ours << " s, the best " << best);
         ++compared;
         complete += exhaustive.complete() ? 1 : 0;
-        if (best >= ours / kNear) continue;
-        if (kind == "uploads") {
-          worst_with_uploads = std::max(worst_with_uploads, ours / best);
-        } else {
-          ++beyond;
-          worst = std::max(worst, ours / best);
-        }
       }
     }
   }
-  MESSAGE(compared << " plans compared, " << complete << " with all others; " << beyond
-                   << " beyond 3 %, at most " << worst << " of the best; where steps upload at most "
-                   << worst_with_uploads);
+  MESSAGE(compared << " plans compared, " << complete << " with all others");
   CHECK(complete > compared * 9 / 10);
-  CHECK(beyond * 100 <= compared);
-  CHECK(worst < 1.13);
-  CHECK(worst_with_uploads < 1.15);
 }
 
 TEST_CASE("the fast simulation gives the plain one's times, for first and later jobs") {
