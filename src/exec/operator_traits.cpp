@@ -26,11 +26,11 @@ const std::unordered_set<std::string_view> kMayCopy{
 
 /// Not annotated, but their result can be the argument itself or a view of it.
 const std::unordered_set<std::string_view> kMayAlias{
-    "aten::dropout",      "aten::feature_dropout",   "aten::alpha_dropout", "aten::feature_alpha_dropout",
-    "aten::_unsafe_view", "aten::broadcast_tensors", "aten::meshgrid",      "aten::type_as",
-    "aten::atleast_1d",   "aten::atleast_2d",        "aten::atleast_3d",    "aten::einsum",
-    "aten::pad",          "aten::cartesian_prod",    "aten::combinations",  "aten::rot90",
-    "aten::to_dense",     "aten::block_diag",        "aten::fft_fftshift",  "aten::tensordot"};
+    "aten::dropout",           "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout",
+    "aten::broadcast_tensors", "aten::meshgrid",        "aten::type_as",       "aten::atleast_1d",
+    "aten::atleast_2d",        "aten::atleast_3d",      "aten::einsum",        "aten::pad",
+    "aten::cartesian_prod",    "aten::combinations",    "aten::rot90",         "aten::to_dense",
+    "aten::block_diag",        "aten::fft_fftshift",    "aten::tensordot"};
 
 const std::unordered_set<std::string_view> kDropouts{"aten::dropout", "aten::feature_dropout",
                                                      "aten::alpha_dropout", "aten::feature_alpha_dropout"};
@@ -53,6 +53,10 @@ std::vector<ValueId> values_of(const graph::Argument& argument) {
   }
   return values;
 }
+
+/// Views by another name: split with a version counter of its own for each piece.
+const std::unordered_set<std::string_view> kUnannotatedViews{
+    "aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk"};
 
 bool is_inference_dropout(const Node& node) {
   if (kDropouts.count(node.op_name()) == 0) return false;
@@ -87,7 +91,7 @@ void annotate(Node& node, const c10::FunctionSchema& schema) {
       annotated.emplace_back(info, std::move(values));
     }
   }
-  const bool self_only = is_inference_dropout(node) || op == "aten::_unsafe_view";
+  const bool self_only = is_inference_dropout(node) || kUnannotatedViews.count(op) > 0;
   std::size_t produced = 0;
   node.traits.outputs.assign(node.produced().size(), {});
   for (std::size_t r = 0; r < node.outputs.size(); ++r) {
@@ -134,6 +138,16 @@ bool is_random(const Node& node) {
   const graph::Argument* probability = node.find_argument("dropout_p");
   const auto* p = probability == nullptr ? nullptr : std::get_if<double>(&probability->value);
   return probability != nullptr && (p == nullptr || *p != 0);
+}
+
+bool surely_fresh(const Node& node) {
+  static const std::unordered_set<std::string_view> kSometimesOperand{
+      "aten::pixel_shuffle", "aten::pixel_unshuffle", "aten::channel_shuffle",
+      "aten::native_channel_shuffle"};
+  if (kSometimesOperand.count(node.op_name()) > 0) return false;
+  if (node.op_name() == "aten::batch_norm") return true;  // tagged for the statistics that training writes
+  const auto op = c10::Dispatcher::singleton().findSchema({node.op_name(), node.overload()});
+  return op && !op->hasTag(at::Tag::maybe_aliasing_or_mutating);
 }
 
 bool is_symbolic(const Node& node) {

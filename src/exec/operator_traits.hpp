@@ -18,6 +18,10 @@ bool is_skipped(const graph::Node& node);
 /// Does the operator draw from a generator that all jobs share?
 bool is_random(const graph::Node& node);
 
+/// Is each result without alias traits memory of its own for certain? Not of operators that return their
+/// argument when there is nothing to do, or that PyTorch says may do so.
+bool surely_fresh(const graph::Node& node);
+
 /// Symbolic arithmetic done by us rather than by an operator: _operator.*, math.*, torch.sym_*, aten.sym_size
 /// and relatives.
 bool is_symbolic(const graph::Node& node);

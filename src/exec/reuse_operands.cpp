@@ -126,9 +126,13 @@ class Rewriter {
       last = std::max(last, id);
     }
     const std::vector<ValueId> produced = node.produced();
+    const bool fresh = node.is_operator() && surely_fresh(node);
     for (std::size_t i = 0; i < produced.size() && i < node.traits.outputs.size(); ++i) {
       const graph::AliasTraits& traits = node.traits.outputs[i];
-      whole_[produced[i]] = traits.aliases.empty() && traits.may_alias.empty();
+      whole_[produced[i]] = fresh && traits.aliases.empty() && traits.may_alias.empty();
+      if (!fresh) {
+        for (const ValueId operand : node.read_values()) join(operand, produced[i]);
+      }
       for (const auto* bases : {&traits.aliases, &traits.may_alias}) {
         for (const ValueId base : *bases) {
           if (keeps_all_elements(node.op_name())) whole_[produced[i]] = whole_[base];

@@ -17,7 +17,8 @@ namespace lowtide::exec {
 /// dtype, sizes and strides. Requires annotate_operators().
 std::size_t reuse_operands(graph::Program& program);
 
-/// Is the node in such a form? It has written nothing yet when it is refused memory.
+/// Is the node in such a form (also where the export wrote it)? It has written nothing yet when it is refused
+/// memory.
 bool reuses_operand(const graph::Node& node);
 
 }  // namespace lowtide::exec

@@ -50,24 +50,20 @@ class File {
 
 /// Units start at page boundaries: page locks and direct reads work in pages.
 constexpr Bytes kUnitAlignment = 4096;
+/// Large enough that page locks, slow calls, are few; small enough that a refused one is not everything.
+constexpr Bytes kSlabBytes = 64 * 1024 * 1024;
+
+Bytes aligned(Bytes unit_bytes) {
+  return round_up(unit_bytes, unit_bytes >= kUnitAlignment ? kUnitAlignment : 64);
+}
 
 }  // namespace
 
 HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
                      const plan::Packing& packing, std::span<const std::uint32_t> tables,
-                     device::DeviceExtras& extras)
+                     device::DeviceExtras& extras, Bytes pin_budget)
     : places_(weights.files.size(), nullptr) {
-  std::vector<Bytes> offsets;
-  Bytes total = 0;
-  for (const plan::Unit& unit : packing.units) {
-    offsets.push_back(total);
-    total += unit.bytes >= kUnitAlignment ? round_up(unit.bytes, kUnitAlignment) : round_up(unit.bytes, 64);
-  }
-  slab_ = memory::HostSlab(total, extras);
-  if (total > 0 && !slab_.locked())
-    log_message(LogLevel::warning, "the system refused to page-lock " + format_bytes(total) +
-                                       " of weights: they are copied from pageable memory, which is slower; "
-                                       "raise the limit (ulimit -l) or close other programs");
+  const std::vector<std::byte*> units = take_memory(packing, extras, pin_budget);
   const File file(archive);
   const auto read = [&](std::uint32_t storage, std::byte* to) {
     places_[storage] = to;
@@ -75,7 +71,7 @@ HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTa
   };
   for (std::size_t id = 0; id < packing.units.size(); ++id) {
     for (const plan::PackedStorage& piece : packing.content[id])
-      read(piece.storage, slab_.data() + offsets[id] + piece.offset);
+      read(piece.storage, units[id] + piece.offset);
   }
   Bytes only_host = 0;
   for (const std::uint32_t table : tables) {
@@ -88,6 +84,45 @@ HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTa
     read(table, tables_.data() + offset);
     offset += round_up(weights.files[table].bytes, 64);
   }
+}
+
+/// Where each unit begins.
+std::vector<std::byte*> HostStore::take_memory(const plan::Packing& packing, device::DeviceExtras& extras,
+                                               Bytes pin_budget) {
+  std::vector<std::byte*> units;
+  Bytes total = 0, locked_bytes = 0;
+  bool refused = false;
+  for (std::size_t begin = 0; begin < packing.units.size();) {
+    Bytes bytes = 0;
+    std::size_t end = begin;
+    while (end < packing.units.size() &&
+           (end == begin || bytes + aligned(packing.units[end].bytes) <= kSlabBytes))
+      bytes += aligned(packing.units[end++].bytes);
+    const bool lock = !refused && locked_bytes + bytes <= pin_budget;
+    slabs_.push_back(lock ? memory::HostSlab(bytes, extras) : memory::HostSlab::pageable(bytes));
+    refused = refused || (lock && !slabs_.back().locked());
+    total += bytes;
+    if (slabs_.back().locked()) locked_bytes += bytes;
+    std::byte* place = slabs_.back().data();
+    for (; begin < end; ++begin) {
+      units.push_back(place);
+      place += aligned(packing.units[begin].bytes);
+    }
+  }
+  if (locked_bytes < total)
+    log_message(
+        LogLevel::warning,
+        (refused ? "the system refused to page-lock " : "the pin budget leaves out ") +
+            format_bytes(total - locked_bytes) + " of " + format_bytes(total) +
+            " of weights: they are copied through page-locked pieces, which takes the host's time; " +
+            (refused ? "raise the limit (ulimit -l) or close other programs" : "close other programs"));
+  return units;
+}
+
+bool HostStore::locked(const std::byte* place) const {
+  return std::any_of(slabs_.begin(), slabs_.end(), [&](const memory::HostSlab& slab) {
+    return slab.locked() && slab.data() <= place && place < slab.data() + slab.bytes();
+  });
 }
 
 std::span<const std::byte> HostStore::unit(const plan::Packing& packing, plan::UnitId id) const {

@@ -9,6 +9,7 @@
 
 #include "base_torch/dtype_convert.hpp"
 #include "plan/weight_split.hpp"
+#include "residency/transfers.hpp"
 
 namespace lowtide::residency {
 namespace {
@@ -21,12 +22,10 @@ c10::Stream compute_stream(const device::Device& device) {
   return c10::impl::VirtualGuardImpl(device.torch().type()).getStream(device.torch());
 }
 
-/// Memory as a tensor of bytes, without a copy and without a call of an operator.
-at::Tensor byte_tensor(const std::byte* data, std::size_t bytes, c10::Device device) {
-  return at::for_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)})
-      .options(at::TensorOptions().dtype(at::kByte).device(device))
-      .target_device(device)
-      .make_tensor();
+Bytes largest_unit(const plan::Packing& packing) {
+  Bytes most = 0;
+  for (const plan::Unit& unit : packing.units) most = std::max(most, unit.bytes);
+  return most;
 }
 
 }  // namespace
@@ -45,7 +44,11 @@ void Lease::release() noexcept {
 }
 
 ResidencyManager::ResidencyManager(const device::Device& device, ResidencyInputs inputs, PlaceWeight place)
-    : device_(device), inputs_(inputs), place_(std::move(place)), copy_stream_(new_copy_stream(device)) {
+    : device_(device),
+      inputs_(inputs),
+      place_(std::move(place)),
+      copy_stream_(new_copy_stream(device)),
+      ring_(device, largest_unit(*inputs.packing)) {
   const plan::Packing& packing = *inputs_.packing;
   resident_.assign(packing.units.size(), false);
   views_.resize(packing.units.size());
@@ -168,10 +171,14 @@ void ResidencyManager::issue(std::size_t index) {
   const c10::StreamGuard on_copy_stream(copy_stream_);
   const std::span<const std::byte> source = inputs_.store->unit(*inputs_.packing, fetch.unit);
   const bool saved = state_ != nullptr && inputs_.packing->units[fetch.unit].state;
-  byte_tensor(static_cast<const std::byte*>(slab_.const_data_ptr()) + fetch.offset, source.size(),
-              device_.torch())
-      .copy_(saved ? state_->at(fetch.unit) : byte_tensor(source.data(), source.size(), at::kCPU),
-             /*non_blocking=*/true);
+  auto* place = static_cast<std::byte*>(slab_.mutable_data_ptr()) + fetch.offset;
+  if (!saved && !inputs_.store->locked(source.data())) {
+    ring_.copy(source.data(), place, source.size(), copy_stream_);
+  } else {
+    byte_tensor(place, source.size(), device_.torch())
+        .copy_(saved ? state_->at(fetch.unit) : byte_tensor(source.data(), source.size(), at::kCPU),
+               /*non_blocking=*/true);
+  }
   device_.extras()->note_copy(/*to_device=*/true, source.size());
   arrived_[index].record(copy_stream_);
 }

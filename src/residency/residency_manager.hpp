@@ -3,7 +3,7 @@
 //
 // Order is kept by events alone, the host never waits inside a job: compute waits for the arrival of what it
 // is about to read, the copy stream waits for the step after which a slot is free. Both waits are necessary
-// and sufficient; there are no others.
+// and sufficient; there are no others, but for weights that could not be page-locked (bounce_ring).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +20,7 @@
 #include "graph/weight_table.hpp"
 #include "plan/residency_plan.hpp"
 #include "plan/unit_packing.hpp"
+#include "residency/bounce_ring.hpp"
 #include "residency/host_store.hpp"
 
 namespace lowtide::residency {
@@ -121,6 +122,7 @@ class ResidencyManager {
   PlaceWeight place_;
   std::vector<std::vector<View>> views_;  // per unit
   c10::Stream copy_stream_;
+  BounceRing ring_;
   at::Tensor slab_;
   const SavedState* state_ = nullptr;    // during resume(): where state comes from
   std::vector<bool> resident_;           // per unit: on the device since an earlier job

@@ -14,6 +14,13 @@ at::Tensor staged_like(const at::Tensor& tensor, memory::Staging& staging) {
 
 }  // namespace
 
+at::Tensor byte_tensor(const std::byte* data, std::size_t bytes, c10::Device device) {
+  return at::for_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)})
+      .options(at::TensorOptions().dtype(at::kByte).device(device))
+      .target_device(device)
+      .make_tensor();
+}
+
 at::Tensor upload(const at::Tensor& host, const device::Device& device, memory::Staging& staging) {
   const at::Tensor dense = host.is_non_overlapping_and_dense() ? host : host.contiguous();
   at::Tensor result =

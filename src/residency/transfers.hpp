@@ -8,6 +8,9 @@
 
 namespace lowtide::residency {
 
+/// Memory as a tensor of bytes, without a copy and without a call of an operator. It must outlive the tensor.
+at::Tensor byte_tensor(const std::byte* data, std::size_t bytes, c10::Device device);
+
 /// `host` as a tensor on the device, with the same sizes and, where it is dense, the same strides. `host` may
 /// go at once. Throws c10::OutOfMemoryError.
 at::Tensor upload(const at::Tensor& host, const device::Device& device, memory::Staging& staging);

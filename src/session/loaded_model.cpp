@@ -43,7 +43,8 @@ LoadedModel::LoadedModel(std::shared_ptr<const ModelData> data, const device::De
   } else {
     staging_ = std::make_unique<memory::Staging>(*device_.extras());
     store_ = std::make_unique<residency::HostStore>(data_->path(), data_->weights(), data_->packing(),
-                                                    data_->host_tables(), *device_.extras());
+                                                    data_->host_tables(), *device_.extras(),
+                                                    memory::pin_budget(*device_.extras()));
     for (const HostLookup& lookup : data_->host_lookups()) {
       const graph::Weight& weight = data_->weights().weights[lookup.weight];
       const std::size_t offset =

@@ -171,7 +171,6 @@ std::optional<Bytes> ModelPlanner::smallest_split_bytes() const {
   return least;
 }
 
-/// Waves in which the known jobs come.
 double ModelPlanner::waves_of(const Variant& variant) const {
   return std::ceil(static_cast<double>(request_.jobs) / variant.walk.jobs);
 }

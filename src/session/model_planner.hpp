@@ -61,7 +61,8 @@ class ModelPlanner {
   /// Seconds that all known jobs take again and again. `own_window`: what stays on the device is still there
   /// when the model's turn comes again; if not, each turn begins with nothing.
   double cycle_s(const Variant& variant, const plan::ResidencyPlan& plan, bool own_window) const;
-  std::size_t jobs() const { return request_.jobs; }
+  /// Waves in which the known jobs come.
+  double waves_of(const Variant& variant) const;
   /// Seconds per job with everything resident.
   double resident_s() const;
 
@@ -70,7 +71,6 @@ class ModelPlanner {
   std::shared_ptr<Variant> make_wave(const std::vector<plan::StepGroup>& groups, int jobs, bool spill) const;
   std::shared_ptr<Variant> make_split(Bytes largest) const;
   void make_waves();
-  double waves_of(const Variant& variant) const;
   double all_jobs_s(const Variant& variant, const plan::ResidencyPlan& plan, double empty_waves) const;
 
   const ModelData& model_;

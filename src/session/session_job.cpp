@@ -74,7 +74,7 @@ at::Tensor Session::Impl::slab_part(std::size_t index) {
                      at::TensorOptions().dtype(at::kByte).device(device->torch()));
   }
   on_slab.insert(index);
-  if (model.slab_begin == 0) return slab;
+  if (model.residency.slab_bytes == plan->slab_bytes) return slab;
   // Not narrow(): that would be an operator, which costs the host a launch.
   return at::from_blob(
       static_cast<std::byte*>(slab.mutable_data_ptr()) + model.slab_begin,
@@ -198,7 +198,8 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
   const std::unique_ptr<detail::StepRecorder> recorder = recorder_for(index, shape);
   std::vector<detail::JobRun> runs;
   for (PreparedJob& job : prepared) runs.push_back(model.make_job(std::move(job.inputs)));
-  detail::WaveHooks hooks{.cancel = &cancelled, .recorder = recorder.get()};
+  detail::WaveHooks hooks{
+      .cancel = &cancelled, .recorder = recorder.get(), .slab_bytes = plan->slab_bytes};
   hooks.shrink_slab = [&] { return shrink_slab(index); };
   detail::WaveRun wave(model, planned, runs, hooks);
   memory::Reservation job_charge;

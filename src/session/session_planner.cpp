@@ -66,6 +66,12 @@ class Planners {
   Bytes full_slab_bytes() const {
     return most([](const ModelPlanner& planner) { return planner.full_slab_bytes(); });
   }
+  /// With more than this nothing gets faster.
+  Bytes useful_slab_bytes() const {
+    Bytes sum = 0;
+    for (const auto& [index, planner] : planners_) sum += planner.full_slab_bytes();
+    return keeps_ ? sum : full_slab_bytes();
+  }
   Bytes alone_bytes() const {
     return most([](const ModelPlanner& planner) { return planner.alone_bytes(); });
   }
@@ -155,7 +161,7 @@ class Planners {
     for (auto& [index, choice] : choices.models) {
       const ModelPlanner& planner = planners_.at(index);
       const double all_jobs_s = planner.cycle_s(*choice.variant, choice.residency, own_windows);
-      choice.per_job_s = all_jobs_s / static_cast<double>(planner.jobs());
+      choice.per_job_s = all_jobs_s / (planner.waves_of(*choice.variant) * choice.variant->walk.jobs);
       choices.per_job_s += choice.per_job_s;
       choices.cycle_s += all_jobs_s;
     }
@@ -169,7 +175,7 @@ class Planners {
       double best_s = std::numeric_limits<double>::infinity();
       for (const Bytes bytes : search.slab_sizes()) {
         if (bytes > slab) break;
-        for (const bool keeps : {false, true}) {
+        for (const bool keeps : {true, false}) {  // of equals, the one that serves further jobs
           if (keeps && !keeps_) continue;
           plan::ResidencyPlan residency = search.plan(bytes, keeps);
           const double seconds = planners_.at(index).cycle_s(*choice.variant, residency, false);
@@ -226,7 +232,7 @@ class Planners {
 /// factor.
 std::vector<Bytes> cap_ladder(const Planners& planners) {
   const Bytes smallest = planners.smallest_slab_bytes();
-  const Bytes full = planners.full_slab_bytes();
+  const Bytes full = planners.useful_slab_bytes();
   const Bytes rest = planners.min_cap() - smallest;
   std::vector<Bytes> ladder{rest + smallest};
   const double ratio = smallest == 0 ? 1 : static_cast<double>(full) / static_cast<double>(smallest);

@@ -116,8 +116,9 @@ void Session::Impl::plan_shape(std::size_t index, const graph::InputDescriptions
   const bool known = find_shape(index, inputs) != nullptr;
   const auto planned = plan ? plan->models.find(index) : std::map<std::size_t, PlannedModel>::iterator();
   const bool has_model = plan && planned != plan->models.end();
-  // More jobs than were known of may be worth a wave, or a larger one.
-  const bool enough_jobs = has_model && (options.wave == 1 || job_count <= planned->second.jobs);
+  // More jobs than were known of may be worth a wave, or a larger one, or more residents in their turn.
+  const bool matters = has_model && (options.wave != 1 || plan->models.size() > 1);
+  const bool enough_jobs = has_model && (!matters || job_count <= planned->second.jobs);
   if (known && enough_jobs) return;
   std::optional<ShapePlan> shape;
   if (!known) shape = shape_plan(entries[index], inputs);

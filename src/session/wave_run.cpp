@@ -224,7 +224,7 @@ void WaveRun::shrink() {
   const c10::impl::VirtualGuardImpl guard(model_.device().torch().type());
   guard.synchronizeDevice(model_.device().torch().index());
   hooks_.recorder = nullptr;  // what is measured now is not the plan
-  if (shrunk_ || plan_.smallest.slab_bytes >= static_cast<Bytes>(slab_.nbytes())) return;
+  if (shrunk_ || plan_.smallest.slab_bytes >= hooks_.slab_bytes) return;
 
   residency::SavedState state;
   struct MovedView {

@@ -18,6 +18,7 @@ struct WaveHooks {
   /// Gives back the slab and returns one for PlannedModel::smallest. Throws c10::OutOfMemoryError when even
   /// that is refused.
   std::function<at::Tensor()> shrink_slab;
+  Bytes slab_bytes = 0;  // of the slab, of which the wave may have a part only
 };
 
 /// One run; not thread-safe. Jobs that fail by themselves keep their error, the others go on; what ends all

@@ -241,8 +241,8 @@ TEST_CASE(
         CHECK(*plans[i].peak_bytes <= cap);
       }
     }
-    CHECK(modelled_s <= slower_cap_s * 1.0001);
-    slower_cap_s = modelled_s;
+    CHECK(predicted_s <= slower_cap_s * 1.0001);
+    slower_cap_s = predicted_s;
     CHECK_MESSAGE(std::abs(predicted_s / modelled_s - 1) < 0.05,
                   "predicted " << predicted_s << " s, modelled " << modelled_s << " s");
     if (cap >= largest) CHECK(moved < 1_MiB);  // inputs alone

@@ -120,6 +120,40 @@ TEST_CASE("a refused allocation gives kept and prefetched weights back, and the 
   }
 }
 
+TEST_CASE("memory refused to one model of several takes what the others kept, and all have their bits") {
+  Quiet quiet;
+  const Subject first("mixed_03"), second("blocks_12x64");
+  const auto plan_both = [&](Session& session) {
+    const ModelHandle a = session.add(first.model);
+    const ModelHandle b = session.add(second.model);
+    session.plan_jobs({{a, first.shapes}, {b, second.shapes}});
+    return std::pair(a, b);
+  };
+  Session roomy({.device = "sim", .threads = 1});
+  plan_both(roomy);
+  const Bytes everything = *roomy.planned().front().peak_bytes;
+  for (const double share : {1.0, 0.8, 0.6}) {  // windows for both, of which one or both grow small
+    CAPTURE(share);
+    Session session(
+        {.device = "sim", .vram_cap = static_cast<Bytes>(share * double(everything)), .threads = 1});
+    const auto [a, b] = plan_both(session);
+    session.run(a, first.inputs);
+    session.run(b, second.inputs);
+    const Bytes kept = *session.stats().kept_bytes;
+    for (const int k : {1, 3, 7}) {
+      CAPTURE(k);
+      inject("{\"allocation\": " + std::to_string(k) + "}");
+      CHECK(same_bits(session.run(b, second.inputs), second.expected));
+      CHECK(same_bits(session.run(a, first.inputs), first.expected));
+      inject("{\"allocation\": " + std::to_string(k) + "}");
+      CHECK(same_bits(session.run(a, first.inputs), first.expected));
+      inject("{}");
+      CHECK(same_bits(session.run(b, second.inputs), second.expected));
+      CHECK(*session.last_job().used_after_bytes == kept);
+    }
+  }
+}
+
 TEST_CASE("a job of a wave that fails leaves it, and the others have their bits") {
   Quiet quiet;
   const Subject subject("blocks_12x64");
