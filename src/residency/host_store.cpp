@@ -59,69 +59,111 @@ Bytes aligned(Bytes unit_bytes) {
 
 }  // namespace
 
-HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
-                     const plan::Packing& packing, std::span<const std::uint32_t> tables,
-                     device::DeviceExtras& extras, Bytes pin_budget)
-    : places_(weights.files.size(), nullptr) {
-  const std::vector<std::byte*> units = take_memory(packing, extras, pin_budget);
-  const File file(archive);
-  const auto read = [&](std::uint32_t storage, std::byte* to) {
-    places_[storage] = to;
-    file.read(to, weights.files[storage].bytes, weights.files[storage].offset);
-  };
-  for (std::size_t id = 0; id < packing.units.size(); ++id) {
-    for (const plan::PackedStorage& piece : packing.content[id])
-      read(piece.storage, units[id] + piece.offset);
-  }
-  Bytes only_host = 0;
-  for (const std::uint32_t table : tables) {
-    if (places_[table] == nullptr) only_host += round_up(weights.files[table].bytes, 64);
-  }
-  tables_ = memory::HostSlab::pageable(only_host);
-  Bytes offset = 0;
-  for (const std::uint32_t table : tables) {
-    if (places_[table] != nullptr) continue;  // also read on the device: one copy serves both
-    read(table, tables_.data() + offset);
-    offset += round_up(weights.files[table].bytes, 64);
-  }
-}
+/// Fills a store: first what others hold already, then memory for the rest, then its content.
+class HostStore::Loader {
+ public:
+  Loader(HostStore& store, const std::filesystem::path& archive, const graph::WeightTable& weights,
+         device::DeviceExtras& extras, const HostStoreOptions& options)
+      : store_(store), file_(archive), weights_(weights), extras_(extras), options_(options) {}
 
-/// Where each unit begins.
-std::vector<std::byte*> HostStore::take_memory(const plan::Packing& packing, device::DeviceExtras& extras,
-                                               Bytes pin_budget) {
-  std::vector<std::byte*> units;
-  Bytes total = 0, locked_bytes = 0;
-  bool refused = false;
-  for (std::size_t begin = 0; begin < packing.units.size();) {
+  /// Storages that lie and travel together.
+  struct Group {
+    std::vector<plan::PackedStorage> content;
     Bytes bytes = 0;
-    std::size_t end = begin;
-    while (end < packing.units.size() &&
-           (end == begin || bytes + aligned(packing.units[end].bytes) <= kSlabBytes))
-      bytes += aligned(packing.units[end++].bytes);
-    const bool lock = !refused && locked_bytes + bytes <= pin_budget;
-    slabs_.push_back(lock ? memory::HostSlab(bytes, extras) : memory::HostSlab::pageable(bytes));
-    refused = refused || (lock && !slabs_.back().locked());
-    total += bytes;
-    if (slabs_.back().locked()) locked_bytes += bytes;
-    std::byte* place = slabs_.back().data();
-    for (; begin < end; ++begin) {
-      units.push_back(place);
-      place += aligned(packing.units[begin].bytes);
+    std::byte* place = nullptr;
+  };
+
+  void load(std::vector<Group> groups, bool page_locked) {
+    if (options_.pool != nullptr) {
+      for (Group& group : groups) share(group);
     }
+    std::vector<Group*> own;
+    for (Group& group : groups) {
+      if (group.place == nullptr) own.push_back(&group);
+    }
+    Bytes total = 0, locked_bytes = 0;
+    bool refused = !page_locked;
+    for (std::size_t begin = 0; begin < own.size();) {
+      Bytes bytes = 0;
+      std::size_t end = begin;
+      while (end < own.size() && (end == begin || bytes + aligned(own[end]->bytes) <= kSlabBytes))
+        bytes += aligned(own[end++]->bytes);
+      const bool lock = !refused && locked_bytes + bytes <= options_.pin_budget;
+      auto slab = std::make_shared<memory::HostSlab>(lock ? memory::HostSlab(bytes, extras_)
+                                                          : memory::HostSlab::pageable(bytes));
+      refused = refused || (lock && !slab->locked());
+      total += bytes;
+      if (slab->locked()) locked_bytes += bytes;
+      std::byte* place = slab->data();
+      for (; begin < end; ++begin) {
+        own[begin]->place = place;
+        read(*own[begin], place);
+        if (options_.pool != nullptr) options_.pool->add(slab, place, own[begin]->bytes);
+        place += aligned(own[begin]->bytes);
+      }
+      store_.slabs_.push_back(std::move(slab));
+    }
+    for (const Group& group : groups) {
+      for (const plan::PackedStorage& piece : group.content)
+        store_.places_[piece.storage] = group.place + piece.offset;
+    }
+    if (page_locked && locked_bytes < total) warn(total, total - locked_bytes, refused);
   }
-  if (locked_bytes < total)
+
+ private:
+  void read(const Group& group, std::byte* to) const {
+    for (const plan::PackedStorage& piece : group.content)
+      file_.read(to + piece.offset, weights_.files[piece.storage].bytes,
+                 weights_.files[piece.storage].offset);
+  }
+
+  void share(Group& group) {
+    if (!options_.pool->may_have(group.bytes)) return;
+    std::vector<std::byte> content(group.bytes);
+    read(group, content.data());
+    WeightPool::Copy copy = options_.pool->find(content);
+    if (!copy.slab) return;
+    group.place = copy.data;
+    store_.slabs_.push_back(std::move(copy.slab));
+    store_.shared_bytes_ += group.bytes;
+  }
+
+  static void warn(Bytes total, Bytes pageable, bool refused) {
     log_message(
         LogLevel::warning,
         (refused ? "the system refused to page-lock " : "the pin budget leaves out ") +
-            format_bytes(total - locked_bytes) + " of " + format_bytes(total) +
+            format_bytes(pageable) + " of " + format_bytes(total) +
             " of weights: they are copied through page-locked pieces, which takes the host's time; " +
             (refused ? "raise the limit (ulimit -l) or close other programs" : "close other programs"));
-  return units;
+  }
+
+  HostStore& store_;
+  const File file_;
+  const graph::WeightTable& weights_;
+  device::DeviceExtras& extras_;
+  const HostStoreOptions& options_;
+};
+
+HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
+                     const plan::Packing& packing, std::span<const std::uint32_t> tables,
+                     device::DeviceExtras& extras, const HostStoreOptions& options)
+    : places_(weights.files.size(), nullptr) {
+  Loader loader(*this, archive, weights, extras, options);
+  std::vector<Loader::Group> units;
+  for (std::size_t id = 0; id < packing.units.size(); ++id)
+    units.push_back({packing.content[id], packing.units[id].bytes});
+  loader.load(std::move(units), /*page_locked=*/true);
+  std::vector<Loader::Group> only_host;
+  for (const std::uint32_t table : tables) {
+    if (places_[table] != nullptr) continue;  // also read on the device: one copy serves both
+    only_host.push_back({{{.storage = table}}, weights.files[table].bytes});
+  }
+  loader.load(std::move(only_host), /*page_locked=*/false);
 }
 
 bool HostStore::locked(const std::byte* place) const {
-  return std::any_of(slabs_.begin(), slabs_.end(), [&](const memory::HostSlab& slab) {
-    return slab.locked() && slab.data() <= place && place < slab.data() + slab.bytes();
+  return std::any_of(slabs_.begin(), slabs_.end(), [&](const auto& slab) {
+    return slab->locked() && slab->data() <= place && place < slab->data() + slab->bytes();
   });
 }
 

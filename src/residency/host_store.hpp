@@ -8,21 +8,26 @@
 #include "device/device_extras.hpp"
 #include "graph/weight_table.hpp"
 #include "memory/host_slab.hpp"
-#include "memory/pin_budget.hpp"
 #include "plan/unit_packing.hpp"
+#include "residency/weight_pool.hpp"
 
 namespace lowtide::residency {
+
+struct HostStoreOptions {
+  Bytes pin_budget = 0;        // how much may be page-locked
+  WeightPool* pool = nullptr;  // equal weights of other stores are shared through it; null: with nobody
+};
 
 /// Immutable after construction; safe to read from several threads.
 class HostStore {
  public:
   /// Reads every storage of `packing` from the archive with pread, in unit order, into slabs that are
-  /// page-locked as far as `pin_budget` reaches and the system allows, and `tables`, storages that only the
+  /// page-locked as far as the budget reaches and the system allows, and `tables`, storages that only the
   /// host reads, into memory that is not locked. Throws ArchiveError when the file is shorter than it said or
   /// cannot be read.
   HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
             const plan::Packing& packing, std::span<const std::uint32_t> tables, device::DeviceExtras& extras,
-            Bytes pin_budget);
+            const HostStoreOptions& options);
 
   /// The bytes of a unit: of the packing this was made of, or of one that cuts its storages into chunks.
   std::span<const std::byte> unit(const plan::Packing& packing, plan::UnitId id) const;
@@ -30,14 +35,15 @@ class HostStore {
   std::byte* storage(std::uint32_t id) const { return places_[id]; }
   /// Is this place in a unit page-locked?
   bool locked(const std::byte* place) const;
+  /// Of units and tables, what other stores held already.
+  Bytes shared_bytes() const { return shared_bytes_; }
 
  private:
-  std::vector<std::byte*> take_memory(const plan::Packing& packing, device::DeviceExtras& extras,
-                                      Bytes pin_budget);
+  class Loader;
 
-  std::vector<memory::HostSlab> slabs_;  // of units, in use order
-  memory::HostSlab tables_;
-  std::vector<std::byte*> places_;  // per storage
+  std::vector<std::shared_ptr<const memory::HostSlab>> slabs_;  // of units in use order, then of tables
+  std::vector<std::byte*> places_;                              // per storage
+  Bytes shared_bytes_ = 0;
 };
 
 }  // namespace lowtide::residency

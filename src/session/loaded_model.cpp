@@ -6,6 +6,7 @@
 
 #include "base_torch/dtype_convert.hpp"
 #include "lowtide/error.hpp"
+#include "memory/pin_budget.hpp"
 
 namespace lowtide::detail {
 namespace {
@@ -27,7 +28,8 @@ at::Tensor number_output(const c10::IValue& v) {
 
 }  // namespace
 
-LoadedModel::LoadedModel(std::shared_ptr<const ModelData> data, const device::Device& device)
+LoadedModel::LoadedModel(std::shared_ptr<const ModelData> data, const device::Device& device,
+                         residency::WeightPool& pool)
     : data_(std::move(data)),
       device_(device),
       executor_(std::make_shared<const exec::BoundProgram>(data_->shared_program(), device.torch())) {
@@ -42,9 +44,10 @@ LoadedModel::LoadedModel(std::shared_ptr<const ModelData> data, const device::De
     place_cpu_weights();
   } else {
     staging_ = std::make_unique<memory::Staging>(*device_.extras());
+    const residency::HostStoreOptions options{.pin_budget = memory::pin_budget(*device_.extras()),
+                                              .pool = &pool};
     store_ = std::make_unique<residency::HostStore>(data_->path(), data_->weights(), data_->packing(),
-                                                    data_->host_tables(), *device_.extras(),
-                                                    memory::pin_budget(*device_.extras()));
+                                                    data_->host_tables(), *device_.extras(), options);
     for (const HostLookup& lookup : data_->host_lookups()) {
       const graph::Weight& weight = data_->weights().weights[lookup.weight];
       const std::size_t offset =

@@ -19,7 +19,9 @@ namespace lowtide::detail {
 /// Not thread-safe. Holds no device memory between jobs, except through the weights placed in its executor.
 class LoadedModel {
  public:
-  LoadedModel(std::shared_ptr<const ModelData> data, const device::Device& device);
+  /// `pool`: of the session, which outlives the model.
+  LoadedModel(std::shared_ptr<const ModelData> data, const device::Device& device,
+              residency::WeightPool& pool);
 
   const ModelData& data() const { return *data_; }
   const device::Device& device() const { return device_; }

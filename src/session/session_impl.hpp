@@ -80,6 +80,7 @@ struct Session::Impl {
   std::atomic<bool> cancelled{false};
   std::optional<device::Device> device;
   detail::LearnedShapes learned;
+  residency::WeightPool pool;  // outlives the models
   std::vector<Entry> entries;
   std::optional<detail::SessionPlan> plan;
   std::unique_ptr<memory::BudgetLedger> ledger;

@@ -198,8 +198,7 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
   const std::unique_ptr<detail::StepRecorder> recorder = recorder_for(index, shape);
   std::vector<detail::JobRun> runs;
   for (PreparedJob& job : prepared) runs.push_back(model.make_job(std::move(job.inputs)));
-  detail::WaveHooks hooks{
-      .cancel = &cancelled, .recorder = recorder.get(), .slab_bytes = plan->slab_bytes};
+  detail::WaveHooks hooks{.cancel = &cancelled, .recorder = recorder.get(), .slab_bytes = plan->slab_bytes};
   hooks.shrink_slab = [&] { return shrink_slab(index); };
   detail::WaveRun wave(model, planned, runs, hooks);
   memory::Reservation job_charge;

@@ -150,7 +150,7 @@ void Session::Impl::plan_shape(std::size_t index, const graph::InputDescriptions
 LoadedModel& Session::Impl::load(std::size_t index) {
   Entry& entry = entries[index];
   if (!entry.loaded) {
-    entry.loaded = std::make_unique<LoadedModel>(entry.data, open());
+    entry.loaded = std::make_unique<LoadedModel>(entry.data, open(), pool);
     if (capped()) {
       device->extras()->set_cap(plan->cap_bytes);
       entry.loaded->use_plan(plan->models.at(index));

@@ -33,7 +33,8 @@ TEST_CASE("only as much is page-locked as the budget allows, and every unit has 
   Bytes weights = 0;
   for (const plan::Unit& unit : data->packing().units) weights += unit.bytes;
   const auto store = [&](Bytes budget) {
-    return residency::HostStore(data->path(), data->weights(), data->packing(), {}, extras, budget);
+    return residency::HostStore(data->path(), data->weights(), data->packing(), {}, extras,
+                                {.pin_budget = budget});
   };
   const residency::HostStore whole = store(UINT64_MAX);
   const Bytes all = extras.counters().pinned_bytes - before;
@@ -76,4 +77,35 @@ TEST_CASE(
   CHECK(with_ring.h2d_bytes == locked.h2d_bytes);
   CHECK(*with_ring.used_after_bytes == *locked.used_after_bytes);
   CHECK(*with_ring.modelled_s < 1.25 * *locked.modelled_s);  // pageable copies would take twice as long
+}
+
+TEST_CASE("models with equal weights hold them once, and each keeps what it needs when the other goes") {
+  const Silence silence;
+  const auto data = detail::ModelData::open(std::string(LOWTIDE_MODELS) + "/minilm_l6.pt2", "");
+  const device::Device device = device::Device::open(device::parse_device_spec("sim"));
+  device::DeviceExtras& extras = *device.extras();
+  const Bytes before = extras.counters().pinned_bytes;
+  residency::WeightPool pool;
+  const residency::HostStoreOptions options{.pin_budget = UINT64_MAX, .pool = &pool};
+  const auto store = [&] {
+    return std::make_unique<residency::HostStore>(data->path(), data->weights(), data->packing(),
+                                                  data->host_tables(), extras, options);
+  };
+  auto first = store();
+  const Bytes once = extras.counters().pinned_bytes - before;
+  CHECK(first->shared_bytes() == 0);
+  const auto second = store();
+  CHECK(extras.counters().pinned_bytes - before == once);
+  Bytes units = 0;
+  for (const plan::Unit& unit : data->packing().units) units += unit.bytes;
+  CHECK(second->shared_bytes() >= units);
+  first.reset();
+  CHECK(extras.counters().pinned_bytes - before == once);  // still the second's
+  const residency::HostStore alone(data->path(), data->weights(), data->packing(), {}, extras,
+                                   {.pin_budget = 0});
+  for (plan::UnitId id = 0; id < data->packing().units.size(); ++id) {
+    const auto expected = alone.unit(data->packing(), id);
+    const auto unit = second->unit(data->packing(), id);
+    REQUIRE(std::equal(unit.begin(), unit.end(), expected.begin(), expected.end()));
+  }
 }
