@@ -25,11 +25,11 @@ constexpr Bytes kSmallShare = 16;
 /// What all rungs together may cost, counted in copies that are simulated.
 constexpr std::size_t kClimbCopies = 400'000;
 /// The same for problems of few units, where chance matters more.
-constexpr std::size_t kFewUnitsCopies = 2'000'000;
+constexpr std::size_t kFewUnitsCopies = 1'000'000;
 constexpr std::size_t kQuickCopies = 12'000;
 /// Bounds on the evaluations of one search, whatever they cost.
 constexpr std::size_t kFewestTries = 12;
-constexpr std::size_t kMostTries = 6000;
+constexpr std::size_t kMostTries = 3000;
 
 std::size_t tries(std::size_t copies, std::size_t searches, std::size_t units) {
   return std::clamp(copies / std::max<std::size_t>(1, searches * std::max<std::size_t>(units, 1)),

@@ -17,9 +17,9 @@ using test::play;
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr int kProblems = 4;  // unoptimised and instrumented
+constexpr int kProblems = 3;  // unoptimised and instrumented
 #else
-constexpr int kProblems = 80;
+constexpr int kProblems = 50;
 #endif
 
 ResidencyProblem random_problem(std::mt19937& random) {
