@@ -1,5 +1,5 @@
-// The home of the weights in host memory: one page-locked slab in use order, so that each unit is one
-// contiguous copy.
+// The home of the weights in host memory: page-locked slabs in use order, each unit in one piece, so that it
+// is one contiguous copy.
 #pragma once
 
 #include <filesystem>
