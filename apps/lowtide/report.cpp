@@ -72,12 +72,6 @@ ordered_json steady_allocs(const Report& report) {
   return most;
 }
 
-/// 1 - live / reserved at the peak.
-ordered_json fragmentation(const SessionStats& stats) {
-  if (!stats.peak_bytes || !stats.reserved_peak_bytes || *stats.reserved_peak_bytes == 0) return nullptr;
-  return 1.0 - static_cast<double>(*stats.peak_bytes) / static_cast<double>(*stats.reserved_peak_bytes);
-}
-
 ordered_json measured_json(const Report& report) {
   const SessionStats stats = report.stats.value_or(SessionStats{});
   Bytes weights = 0;
@@ -97,7 +91,7 @@ ordered_json measured_json(const Report& report) {
           {"device_allocs_steady", steady_allocs(report)},
           {"plan_hits", nullptr},
           {"plan_misses", nullptr},
-          {"fragmentation", fragmentation(stats)},
+          {"fragmentation", or_null(fragmentation(stats))},
           {"wall_s", report.wall_s},
           {"modelled_s", or_null(stats.modelled_s)},
           {"stall_s", or_null(stats.stall_s)},
@@ -105,6 +99,11 @@ ordered_json measured_json(const Report& report) {
 }
 
 }  // namespace
+
+std::optional<double> fragmentation(const SessionStats& stats) {
+  if (!stats.peak_bytes || !stats.reserved_peak_bytes || *stats.reserved_peak_bytes == 0) return std::nullopt;
+  return 1.0 - static_cast<double>(*stats.peak_bytes) / static_cast<double>(*stats.reserved_peak_bytes);
+}
 
 Report session_report(const Session& session) {
   Report report;

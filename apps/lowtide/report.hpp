@@ -39,6 +39,9 @@ struct Report {
   std::optional<std::string> output_sha256;
 };
 
+/// 1 - live / reserved at the peak; nothing where the device does not tell.
+std::optional<double> fragmentation(const SessionStats& stats);
+
 /// Everything a session knows by itself.
 Report session_report(const Session& session);
 

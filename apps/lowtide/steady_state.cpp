@@ -6,6 +6,8 @@
 #include <functional>
 #include <numeric>
 
+#include "lowtide/report.hpp"
+
 namespace lowtide::app {
 namespace {
 
@@ -76,12 +78,6 @@ Trend device_trend(const Measured& measured) {
 double steady_allocs(const Measured& measured) {
   return largest(of_jobs(
       measured, [](const JobStats& job) { return std::optional(static_cast<double>(job.driver_allocs)); }));
-}
-
-std::optional<double> fragmentation(const Measured& measured) {
-  const SessionStats& stats = measured.stats;
-  if (!stats.peak_bytes || !stats.reserved_peak_bytes || *stats.reserved_peak_bytes == 0) return std::nullopt;
-  return 1 - static_cast<double>(*stats.peak_bytes) / static_cast<double>(*stats.reserved_peak_bytes);
 }
 
 /// Collects the rows; a quantity that no setting has is left out.
@@ -173,7 +169,8 @@ std::vector<MeasuredRow> measured_rows(const std::vector<Measured>& settings) {
       "kept between runs", [](const Measured& m) { return as_double(m.stats.kept_bytes); }, bytes);
   if (std::any_of(settings.begin(), settings.end(), [](const Measured& m) { return m.plan.has_value(); })) {
     page.add_trend("slope of device memory", device_trend);
-    page.add("fragmentation at the peak", fragmentation, percent);
+    page.add(
+        "fragmentation at the peak", [](const Measured& m) { return fragmentation(m.stats); }, percent);
     page.add("driver allocations a run", steady_allocs,
              [](double v) { return std::to_string(std::lround(v)); });
     page.add(
@@ -195,7 +192,7 @@ std::vector<std::string> advice(const Measured& measured) {
   if (const double allocs = steady_allocs(measured); allocs > 0)
     lines.push_back(std::to_string(std::lround(allocs)) +
                     " allocations a run reach the driver: with --after-job keep the slab stays");
-  if (const auto share = fragmentation(measured); share && *share > kFragmentation)
+  if (const auto share = fragmentation(measured.stats); share && *share > kFragmentation)
     lines.push_back(percent(*share) + " of what is reserved at the peak is not in use");
   const std::optional<double> later = later_s(measured);
   if (later && *later > measured.first.wall_s * kSlower)

@@ -288,8 +288,8 @@ void SlabSearch::wander(std::size_t evaluations) {
 }
 
 /// All ways to choose residents and pauses to leave in that fit and whose bound lies below the fastest so
-/// far; the most promising first.
-std::vector<UnitModes> SlabSearch::promising_modes() {
+/// far, each with that bound; the most promising first.
+std::vector<std::pair<double, UnitModes>> SlabSearch::promising_modes() {
   std::vector<std::pair<double, UnitModes>> ranked;
   const std::size_t bits = (keeps_ ? order_.size() : 0) + table_.pauses();
   UnitModes modes = streamed(std::numeric_limits<StepId>::max());
@@ -311,9 +311,7 @@ std::vector<UnitModes> SlabSearch::promising_modes() {
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<UnitModes> promising;
-  for (auto& [shortest_s, of_all] : ranked) promising.push_back(std::move(of_all));
-  return promising;
+  return ranked;
 }
 
 /// Every promising way to use units and pauses, with one layout after the other.
@@ -326,7 +324,7 @@ void SlabSearch::survey(std::size_t evaluations) {
       {Placement::by_size, TieOrder::large_first, 3}};
   static constexpr Issue kWithUploads[] = {Issue::early, Issue::yielding, Issue::behind, Issue::late};
   const std::size_t stop = left_ > evaluations ? left_ - evaluations : 0;
-  const std::vector<UnitModes> promising = promising_modes();
+  const auto promising = promising_modes();
   ++surveys_;  // the next rung begins with another layout
   const std::size_t issues = timeline_.uploads().empty() ? 1 : std::size(kWithUploads);
   for (std::size_t k = 0; k < std::size(kStyles) + kShakenRounds && left_ > stop; ++k) {
@@ -335,8 +333,8 @@ void SlabSearch::survey(std::size_t evaluations) {
       style = {.placement = Placement::by_size,
                .depth = static_cast<std::uint8_t>(random(3)),
                .seed = 1 + random(1U << 30)};
-    for (const UnitModes& modes : promising) {
-      if (left_ <= stop || evaluator_.shortest_s(modes) >= list_.fastest().outcome.time_s) break;
+    for (const auto& [shortest_s, modes] : promising) {
+      if (left_ <= stop || shortest_s >= list_.fastest().outcome.time_s) break;
       Outcome outcome;
       for (std::size_t i = 0; i < issues; ++i)
         attempt({.modes = modes, .slab_bytes = slab_, .style = style, .issue = kWithUploads[i]}, outcome);

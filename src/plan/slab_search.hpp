@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "plan/candidate.hpp"
@@ -35,7 +36,7 @@ class SlabSearch {
   // Search.
   bool attempt(const Candidate& candidate, Outcome& outcome);
   bool can_survey() const { return order_.size() + table_.pauses() <= kSurveyBits; }
-  std::vector<UnitModes> promising_modes();
+  std::vector<std::pair<double, UnitModes>> promising_modes();
   void survey(std::size_t evaluations);
   void wander(std::size_t evaluations);
   void refine(bool fastest, std::size_t evaluations);
