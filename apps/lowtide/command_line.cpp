@@ -22,6 +22,8 @@ struct RawOptions {
   std::string vram_cap;
   std::string after_job = "keep";
   std::string wave;
+  std::string pattern = "on";
+  std::string arena = "same-as-requested";
   std::string svg;
   std::vector<std::string> shapes;
 };
@@ -107,6 +109,20 @@ void add_planner_options(CLI::App& command, RawOptions& raw, CommonOptions& comm
       ->group("Device and memory");
 }
 
+void add_arena_options(CLI::App& command, RawOptions& raw) {
+  command
+      .add_option("--pattern", raw.pattern,
+                  "on (activations of known shapes have planned places, the default) or off: one by one")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group("Device and memory");
+  command
+      .add_option("--arena", raw.arena,
+                  "how memory without a planned place grows: same-as-requested (the default) or "
+                  "next-power-of-two")
+      ->check(CLI::IsMember({"next-power-of-two", "same-as-requested"}))
+      ->group("Device and memory");
+}
+
 void add_model_options(CLI::App& command, CommonOptions& common) {
   command.add_option("--program", common.program, "which program of the archive, if there are several")
       ->group("Model");
@@ -129,6 +145,15 @@ void finish(CommonOptions& common, const RawOptions& raw, const CLI::App& comman
     if (is_given(command, option) && common.session.device == "cpu")
       throw UsageError(option +
                        " has no effect on the cpu, where nothing is moved: choose --device sim or cuda");
+  }
+  common.session.pattern = raw.pattern == "on";
+  common.session.arena =
+      raw.arena == "next-power-of-two" ? ArenaGrowth::next_power_of_two : ArenaGrowth::same_as_requested;
+  for (const std::string option : {"--pattern", "--arena"}) {
+    if (!is_given(command, option) || common.session.device.starts_with("sim")) continue;
+    const bool cpu = common.session.device == "cpu";
+    throw UsageError(option + " has no effect on " + (cpu ? "the cpu" : common.session.device) +
+                     ", where LibTorch's allocator chooses the places: leave it out");
   }
   if (is_given(command, "--after-job") && common.session.low_vram && raw.after_job == "keep")
     throw UsageError("--after-job keep contradicts --low-vram, which gives everything back: leave one out");
@@ -167,7 +192,7 @@ std::string join_words(const std::vector<std::string>& words) {
 
 bool same_settings(const SessionOptions& a, const SessionOptions& b) {
   return a.device == b.device && a.vram_cap == b.vram_cap && a.low_vram == b.low_vram &&
-         a.after_job == b.after_job && a.threads == b.threads;
+         a.after_job == b.after_job && a.pattern == b.pattern && a.arena == b.arena && a.threads == b.threads;
 }
 
 /// Whether of an option that is given twice the later one counts.
@@ -235,6 +260,7 @@ Command parse(const std::vector<std::string>& arguments, Repeated repeated) {
   run_app->add_option("--jobs", run.jobs, "JSON job list, one job a line; - for standard input");
   add_device_options(*run_app, raw, run.common);
   add_planner_options(*run_app, raw, run.common);
+  add_arena_options(*run_app, raw);
   add_model_options(*run_app, run.common);
   add_report_options(*run_app, run.common);
 
@@ -264,6 +290,7 @@ Command parse(const std::vector<std::string>& arguments, Repeated repeated) {
       "--against", against,
       "measure again with these options and print both: --against \"--after-job release\"");
   add_device_options(*measure_app, raw, measure.common);
+  add_arena_options(*measure_app, raw);
   add_model_options(*measure_app, measure.common);
   add_report_options(*measure_app, measure.common);
   if (repeated == Repeated::last_counts) {

@@ -55,6 +55,16 @@ std::string reach(const PlanSummary& plan) {
   return text;
 }
 
+/// How good their layout is.
+std::string layout_text(const PlanSummary& plan) {
+  if (plan.activation_lower_bound_bytes == 0) return "";
+  char text[64];
+  std::snprintf(
+      text, sizeof(text), ", %.3f x what is alive at once",
+      static_cast<double>(plan.activation_bytes) / static_cast<double>(plan.activation_lower_bound_bytes));
+  return text;
+}
+
 std::string memory(const PlanPage& page) {
   const PlanSummary& plan = page.plan;
   const std::string plus = plan.peak_bytes ? "+ " : "";  // without a cap there is no sum
@@ -66,7 +76,7 @@ std::string memory(const PlanPage& page) {
   }
   const std::string together = plan.wave > 1 ? " of " + jobs_text(plan.wave) : "";
   text += row(plus + "activations", plan.activation_bytes,
-              "inputs, results, outputs" + together + " at their highest");
+              "inputs, results, outputs" + together + layout_text(plan));
   text += row(plus + "operator workspace", plan.workspace_bytes,
               plan.workspace_state == WorkspaceState::learned ? "learned: measured in an earlier run"
                                                               : "bound: upper limits by rule");

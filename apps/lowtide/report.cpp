@@ -62,6 +62,22 @@ ordered_json job_json(const ReportedJob& job) {
           {"h2d_bytes", ran ? ordered_json(stats.h2d_bytes) : ordered_json(nullptr)}};
 }
 
+/// Requests for memory of all jobs that ran: from planned places, and others.
+struct Requests {
+  std::optional<std::uint64_t> hits;
+  std::optional<std::uint64_t> misses;
+};
+
+Requests count_requests(const Report& report) {
+  Requests all;
+  for (const ReportedJob& job : report.jobs) {
+    if (!job.stats || !job.stats->plan_hits || !job.stats->plan_misses) continue;
+    all.hits = all.hits.value_or(0) + *job.stats->plan_hits;
+    all.misses = all.misses.value_or(0) + *job.stats->plan_misses;
+  }
+  return all;
+}
+
 /// Driver allocations of a job, at most, among jobs that are not the first of their shape.
 ordered_json steady_allocs(const Report& report) {
   if (report.device.kind == "cpu") return nullptr;
@@ -73,6 +89,7 @@ ordered_json steady_allocs(const Report& report) {
 }
 
 ordered_json measured_json(const Report& report) {
+  const Requests requests = count_requests(report);
   const SessionStats stats = report.stats.value_or(SessionStats{});
   Bytes weights = 0;
   for (const ReportedModel& model : report.models) weights += model.weight_bytes;
@@ -89,8 +106,10 @@ ordered_json measured_json(const Report& report) {
           {"pinned_bytes", stats.pinned_bytes},
           {"host_peak_bytes", host_peak_bytes()},
           {"device_allocs_steady", steady_allocs(report)},
-          {"plan_hits", nullptr},
-          {"plan_misses", nullptr},
+          {"plan_hits", or_null(requests.hits)},
+          {"plan_misses", or_null(requests.misses)},
+          {"patterns", stats.patterns},
+          {"pattern_bytes", stats.pattern_bytes},
           {"fragmentation", or_null(fragmentation(stats))},
           {"wall_s", report.wall_s},
           {"modelled_s", or_null(stats.modelled_s)},
@@ -101,8 +120,9 @@ ordered_json measured_json(const Report& report) {
 }  // namespace
 
 std::optional<double> fragmentation(const SessionStats& stats) {
-  if (!stats.peak_bytes || !stats.reserved_peak_bytes || *stats.reserved_peak_bytes == 0) return std::nullopt;
-  return 1.0 - static_cast<double>(*stats.peak_bytes) / static_cast<double>(*stats.reserved_peak_bytes);
+  if (!stats.live_peak_bytes || !stats.reserved_peak_bytes || *stats.reserved_peak_bytes == 0)
+    return std::nullopt;
+  return 1.0 - static_cast<double>(*stats.live_peak_bytes) / static_cast<double>(*stats.reserved_peak_bytes);
 }
 
 Report session_report(const Session& session) {

@@ -56,6 +56,17 @@ double largest(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
+/// Of all requests for memory in the measured runs; nothing where there were none.
+std::optional<double> planned_share(const Measured& measured) {
+  std::uint64_t hits = 0, all = 0;
+  for (const JobStats& job : measured.jobs) {
+    hits += job.plan_hits.value_or(0);
+    all += job.plan_hits.value_or(0) + job.plan_misses.value_or(0);
+  }
+  if (all == 0) return std::nullopt;
+  return static_cast<double>(hits) / static_cast<double>(all);
+}
+
 std::optional<double> later_s(const Measured& measured) {
   const std::vector<double> wall = of_jobs(measured, [](const JobStats& job) { return job.wall_s; });
   return wall.empty() ? std::nullopt : std::optional(median(wall));
@@ -173,6 +184,7 @@ std::vector<MeasuredRow> measured_rows(const std::vector<Measured>& settings) {
         "fragmentation at the peak", [](const Measured& m) { return fragmentation(m.stats); }, percent);
     page.add("driver allocations a run", steady_allocs,
              [](double v) { return std::to_string(std::lround(v)); });
+    page.add("requests in planned places", planned_share, percent);
     page.add(
         "copied to the device a run",
         [](const Measured& m) { return std::optional(static_cast<double>(m.jobs.back().h2d_bytes)); }, bytes);
@@ -192,6 +204,11 @@ std::vector<std::string> advice(const Measured& measured) {
   if (const double allocs = steady_allocs(measured); allocs > 0)
     lines.push_back(std::to_string(std::lround(allocs)) +
                     " allocations a run reach the driver: with --after-job keep the slab stays");
+  if (const auto share = planned_share(measured); share && *share < 1)
+    lines.push_back(
+        percent(1 - *share) +
+        " of the requests for memory have no planned place: --pattern on (the default) gives them one "
+        "where sizes do not depend on data");
   if (const auto share = fragmentation(measured.stats); share && *share > kFragmentation)
     lines.push_back(percent(*share) + " of what is reserved at the peak is not in use");
   const std::optional<double> later = later_s(measured);

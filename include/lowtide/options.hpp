@@ -21,6 +21,12 @@ enum class Role {
   cold,       // host memory only until it is called
 };
 
+/// By how much the memory for what was not planned grows, where a device lets us choose (simulated card).
+enum class ArenaGrowth {
+  same_as_requested,  // by what is missing
+  next_power_of_two,  // to the next power of two, as far as the cap allows: fewer calls of the driver
+};
+
 struct SessionOptions {
   /// "cpu", "cuda", "cuda:1", "sim", "sim:CARD". See docs/cuda.md for GPUs, configs/cards/ for cards.
   std::string device = "cpu";
@@ -39,6 +45,11 @@ struct SessionOptions {
   /// Weights of `linear` that are larger than the cap allows may be cut into chunks of rows. Results then may
   /// differ in the last bits, and the plan says so (PlanSummary::exact).
   bool allow_split = false;
+  /// Memory patterns: what a job of a known shape asks for has its planned place in one region (simulated
+  /// card; on CUDA LibTorch's allocator decides). Off: each request is answered by itself.
+  bool pattern = true;
+  /// For what has no planned place; simulated card only.
+  ArenaGrowth arena = ArenaGrowth::same_as_requested;
   /// Threads of the operators; 0: one per physical core. Part of every claim about bits.
   int threads = 0;
   /// Remember measured peaks from one process to the next. The file may be deleted at any time. Empty: do

@@ -44,8 +44,8 @@ struct PlanSummary {
   Bytes resident_bytes = 0;  // weights that are copied once per batch
   Bytes streamed_bytes_per_pass =
       0;  // weights and state copied in every job (from the second on, where weights are kept)
-  Bytes activation_bytes = 0;  // inputs, intermediate results and outputs at their highest
-  Bytes activation_lower_bound_bytes = 0;
+  Bytes activation_bytes = 0;  // inputs, intermediate results and outputs, each in its place of one region
+  Bytes activation_lower_bound_bytes = 0;  // the most of them that is alive at once: no region can be smaller
   Bytes workspace_bytes = 0;  // what operators take inside, beyond activation_bytes
   WorkspaceState workspace_state = WorkspaceState::bound;
   int wave = 1;                       // jobs that pass a group of layers together

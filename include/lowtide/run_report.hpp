@@ -1,6 +1,7 @@
 // What happened, as measured by the device.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,10 @@ struct JobStats {
   Bytes h2d_copies = 0;
   Bytes d2h_bytes = 0;
   Bytes driver_allocs = 0;
+  /// Requests for memory that were met from their planned place, and others. Nothing where places cannot be
+  /// planned (cpu, cuda).
+  std::optional<std::uint64_t> plan_hits;
+  std::optional<std::uint64_t> plan_misses;
   bool first_of_shape = true;  // no job of this model and shape ran before it in the session
 };
 
@@ -28,6 +33,9 @@ struct SessionStats {
   std::optional<Bytes> library_bytes;
   std::optional<Bytes> peak_bytes;
   std::optional<Bytes> reserved_peak_bytes;
+  std::optional<Bytes> live_peak_bytes;  // as peak_bytes, of planned regions only what is taken of them
+  std::size_t patterns = 0;              // memory patterns that are known
+  std::size_t pattern_bytes = 0;         // host memory that they take
   std::optional<double> modelled_s;
   std::optional<double> stall_s;
   Bytes h2d_bytes = 0;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "device/placement.hpp"
+
 namespace lowtide::device {
 
 /// Counters of a device since it was opened or since reset_counters(). Bytes and seconds.
@@ -17,6 +19,8 @@ struct DeviceCounters {
   std::uint64_t peak_bytes = 0;      // highest used_bytes
   std::uint64_t reserved_bytes = 0;  // context + what the allocator holds from the driver
   std::uint64_t reserved_peak_bytes = 0;
+  /// Highest sum of context and what allocations hold: of an open region only what is taken of it.
+  std::uint64_t live_peak_bytes = 0;
   std::uint64_t driver_allocs = 0;  // times the allocator had to ask the driver
   std::uint64_t library_bytes = 0;  // the part of all of the above that libraries hold, see library_bytes()
   std::uint64_t h2d_bytes = 0;
@@ -72,6 +76,16 @@ class DeviceExtras {
   virtual void enter_job() = 0;
   virtual void leave_job() noexcept = 0;
 
+  /// Opens the region for planned places; until close_region() the placement is asked for every allocation.
+  /// False where the device cannot be told where to put things. Throws as an allocation of that size does,
+  /// and has then opened nothing.
+  virtual bool open_region(const RegionOptions& options) {
+    static_cast<void>(options);
+    return false;
+  }
+  /// Gives the region back as soon as the last allocation in it is gone. Harmless where none is open.
+  virtual void close_region() noexcept {}
+
   /// Whoever issues a copy over the link says so, for devices that cannot count copies themselves.
   virtual void note_copy(bool to_device, std::uint64_t bytes) {
     static_cast<void>(to_device);
@@ -99,6 +113,8 @@ class DeviceExtras {
   /// Gives our cached memory back to the driver, so that reserved equals used, and collects memory that other
   /// processes have let go. Not between enter_job() and leave_job().
   virtual void trim() = 0;
+  /// The same for what is held beyond `reserved_bytes`.
+  virtual void trim_to(std::uint64_t reserved_bytes) { static_cast<void>(reserved_bytes); }
 };
 
 }  // namespace lowtide::device

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked_math.hpp"
+#include "plan/memory_layout.hpp"
 #include "plan/workspace_bound.hpp"
 
 namespace lowtide::plan {
@@ -95,6 +96,7 @@ ActivationProfile profile_activations(const graph::Graph& graph, const graph::Sh
   const std::size_t count = graph.nodes.size();
   profile.steps.resize(count);
   std::vector<std::int64_t> change(count + 1, 0);
+  std::vector<Lifetime> lives;
   for (const graph::Storage& storage : storages.storages) {
     if (storage.origin == StorageOrigin::weight) continue;
     if (!storage.size_known) profile.bounded = false;
@@ -102,6 +104,7 @@ ActivationProfile profile_activations(const graph::Graph& graph, const graph::Sh
     if (storage.origin == StorageOrigin::user_input) {
       if (!storage.used) continue;  // never copied to the device
       profile.inputs += bytes;
+      lives.push_back({bytes, 0, static_cast<std::uint32_t>(std::min<std::size_t>(storage.last, count)) + 1});
       if (storage.last >= count) profile.outputs += bytes;
       if (count > 0) {
         change[0] += static_cast<std::int64_t>(bytes);
@@ -109,6 +112,8 @@ ActivationProfile profile_activations(const graph::Graph& graph, const graph::Sh
       }
     } else if (storage.first < count) {
       profile.steps[storage.first].results += bytes;
+      lives.push_back(
+          {bytes, storage.first, static_cast<std::uint32_t>(std::min<std::size_t>(storage.last, count)) + 1});
       if (storage.last >= count) profile.outputs += bytes;
       // Alive "before and during" begins with the step after the one that makes it.
       if (storage.last > storage.first && storage.first + 1 < count) {
@@ -117,6 +122,7 @@ ActivationProfile profile_activations(const graph::Graph& graph, const graph::Sh
       }
     }
   }
+  profile.layout = lay_out(lives).bytes;
   std::int64_t live = 0;
   for (std::size_t step = 0; step < count; ++step) {
     live += change[step];

@@ -21,6 +21,7 @@ struct StepMemory {
 
 struct ActivationProfile {
   std::vector<StepMemory> steps;
+  Bytes layout = 0;     // a region in which inputs, results and outputs have fixed places
   Bytes inputs = 0;     // all used inputs, before the first step
   Bytes outputs = 0;    // still alive behind the last step
   bool bounded = true;  // false: some size depends on data and is not in the sums

@@ -49,8 +49,8 @@ PlanSummary summarise_in_place(const PlannedModel& model, const ShapePlan& shape
   summary.shapes = shape.text;
   summary.bounded = shape.bounded;
   summary.activation_bytes = shape.activation_bytes;
-  summary.activation_lower_bound_bytes = shape.activation_bytes;
-  summary.workspace_bytes = shape.peak_bytes - shape.activation_bytes;
+  summary.activation_lower_bound_bytes = shape.live_bytes;
+  summary.workspace_bytes = shape.peak_bytes - std::min(shape.peak_bytes, shape.activation_bytes);
   summary.workspace_state = shape.state;
   summary.largest_step = shape.largest_step;
   return summary;

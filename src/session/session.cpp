@@ -104,6 +104,9 @@ SessionStats Session::stats() const {
   stats.library_bytes = extras.library_bytes();
   stats.peak_bytes = counters.peak_bytes;
   stats.reserved_peak_bytes = counters.reserved_peak_bytes;
+  stats.live_peak_bytes = counters.live_peak_bytes;
+  stats.patterns = impl_->patterns.size();
+  stats.pattern_bytes = impl_->patterns.host_bytes();
   if (impl_->has_clocks()) {
     stats.modelled_s = counters.modelled_s;
     stats.stall_s = counters.stall_s;

@@ -1,6 +1,6 @@
-// The inside of a session: what it holds, and its work in three files: session_setup.cpp (devices, plans,
-// loading), session_job.cpp (running jobs and cleaning up after them) and session_recovery.cpp (memory that
-// went missing).
+// The inside of a session: what it holds, and its work in four files: session_setup.cpp (devices, plans,
+// loading), session_job.cpp (running jobs and cleaning up after them), session_arena.cpp (planned places for
+// activations) and session_recovery.cpp (memory that went missing).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +20,7 @@
 #include "memory/budget_ledger.hpp"
 #include "session/learned_shapes.hpp"
 #include "session/loaded_model.hpp"
+#include "session/pattern_cache.hpp"
 #include "session/session_planner.hpp"
 #include "session/step_recorder.hpp"
 
@@ -59,6 +60,15 @@ struct Session::Impl {
     graph::InputDescriptions described;
   };
   PreparedJob prepare(std::size_t index, const std::vector<at::Tensor>& given) const;
+  /// How the memory of one wave is planned.
+  struct ArenaRun {
+    bool planned_places = false;                           // the device lets us choose them
+    std::string key;                                       // of the pattern
+    std::string text;                                      // for people
+    std::shared_ptr<const memory::MemoryPattern> pattern;  // in force; null where none is
+    bool records = false;
+    Bytes proved = 0;  // what a region may take
+  };
   std::vector<JobOutcome> run_many(std::size_t index, const std::vector<std::vector<at::Tensor>>& given);
   void run_wave(std::size_t index, std::vector<PreparedJob>& prepared,
                 const std::vector<JobOutcome*>& outcomes);
@@ -66,8 +76,13 @@ struct Session::Impl {
   std::exception_ptr end_jobs(std::size_t index, std::exception_ptr error, bool shrunk);
   std::vector<at::Tensor> run(std::size_t index, const std::vector<at::Tensor>& inputs);
   void learn(const detail::PlannedModel& planned, const detail::ShapePlan& shape,
-             detail::StepRecorder* recorder, Bytes proved, Bytes window_peak, bool complete);
+             detail::StepRecorder* recorder, Bytes proved, Bytes window_peak, Bytes layout, bool complete);
   std::unique_ptr<detail::StepRecorder> recorder_for(std::size_t index, const detail::ShapePlan& shape);
+  ArenaRun open_arena(std::size_t index, const std::vector<PreparedJob>& prepared, Bytes proved,
+                      bool measured);
+  int count_fault(const std::string& key);
+  void count_requests(const ArenaRun& run, JobStats& stats) const;
+  Bytes learn_pattern(const ArenaRun& run, bool complete);
   JobStats measure_wave(const device::DeviceCounters& before, Bytes window_peak) const;
   void check_baseline();
   Bytes fixed_bytes() const { return device->extras()->context_bytes() + library_bytes; }
@@ -93,6 +108,9 @@ struct Session::Impl {
   JobStats last;
   Bytes library_bytes = 0;                // what libraries held on the device after the last job
   std::map<std::string, int> shapes_run;  // times, by learned key
+  detail::PatternCache patterns;
+  memory::ActivationArena arena;
+  std::map<std::string, int> pattern_faults;  // runs with misses, by key of the pattern
   std::size_t jobs = 0;
 };
 

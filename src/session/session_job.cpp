@@ -55,6 +55,8 @@ JobStats share_of(const JobStats& wave, std::size_t jobs, bool first) {
   share.h2d_copies = part(wave.h2d_copies);
   share.d2h_bytes = part(wave.d2h_bytes);
   share.driver_allocs = part(wave.driver_allocs);
+  if (wave.plan_hits) share.plan_hits = part(*wave.plan_hits);
+  if (wave.plan_misses) share.plan_misses = part(*wave.plan_misses);
   return share;
 }
 
@@ -104,6 +106,7 @@ std::exception_ptr Session::Impl::end_jobs(std::size_t index, std::exception_ptr
   LoadedModel& model = *entries[index].loaded;
   const std::exception_ptr late = synchronise();
   if (!error) error = late;
+  device->extras()->close_region();
   model.finish_jobs();
   if (shrunk) {
     drop_slab();
@@ -112,8 +115,9 @@ std::exception_ptr Session::Impl::end_jobs(std::size_t index, std::exception_ptr
   if (options.after_job == AfterJob::release) {
     drop_slab();
     device->extras()->trim();
-  } else if (error) {
-    model.forget_device();  // what arrived and what did not is no longer worth knowing
+  } else {
+    if (error) model.forget_device();  // what arrived and what did not is no longer worth knowing
+    device->extras()->trim_to(plan->context_bytes + plan->slab_bytes + plan->job_bytes);
   }
   return error;
 }
@@ -198,10 +202,12 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
   const std::unique_ptr<detail::StepRecorder> recorder = recorder_for(index, shape);
   std::vector<detail::JobRun> runs;
   for (PreparedJob& job : prepared) runs.push_back(model.make_job(std::move(job.inputs)));
-  detail::WaveHooks hooks{.cancel = &cancelled, .recorder = recorder.get(), .slab_bytes = plan->slab_bytes};
+  detail::WaveHooks hooks{
+      .cancel = &cancelled, .recorder = recorder.get(), .arena = &arena, .slab_bytes = plan->slab_bytes};
   hooks.shrink_slab = [&] { return shrink_slab(index); };
   detail::WaveRun wave(model, planned, runs, hooks);
   memory::Reservation job_charge;
+  ArenaRun arena_run;
   std::exception_ptr error;
   try {
     const device::JobScope scope(&extras);
@@ -211,6 +217,7 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
     } catch (const c10::OutOfMemoryError&) {
     }
     job_charge = ledger->reserve(MemoryTag::activations, job_bytes, "the job's activations and workspace");
+    arena_run = open_arena(index, prepared, job_bytes, recorder != nullptr);
     if (part.defined()) {
       wave.run(std::move(part));
     } else {
@@ -218,11 +225,13 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
     }
   } catch (...) {
     error = std::current_exception();
+    for (detail::JobRun& run : runs) run.frame.clear();
   }
   error = end_jobs(index, error, wave.shrunk());
   const Bytes window_peak = std::max(extras.window_peak(), recorder ? recorder->window_peak() : 0);
   JobStats stats = measure_wave(before, window_peak);
   stats.wall_s = seconds_since(start);
+  count_requests(arena_run, stats);
   library_bytes = extras.counters().library_bytes;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     outcomes[i]->stats = share_of(stats, runs.size(), i == 0);
@@ -238,13 +247,18 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
     if (own != nullptr) outcomes[i]->stats.first_of_shape = ++shapes_run[own->learned_key] == 1;
   }
   last = outcomes.front()->stats;
-  if (!wave.shrunk()) learn(planned, shape, recorder.get(), job_bytes, window_peak, runs.front().alive());
+  const bool all_alive =
+      std::all_of(runs.begin(), runs.end(), [](const detail::JobRun& run) { return run.alive(); });
+  const Bytes layout = learn_pattern(arena_run, all_alive && !wave.retried() && !wave.shrunk());
+  if (!wave.shrunk())
+    learn(planned, shape, recorder.get(), job_bytes, window_peak, layout, runs.front().alive());
   check_baseline();
 }
 
-/// Compares what a wave took with what was proved, and remembers it.
+/// Compares what a wave took with what was proved, and remembers it. `layout`: what its planned places take.
 void Session::Impl::learn(const detail::PlannedModel& planned, const ShapePlan& shape,
-                          detail::StepRecorder* recorder, Bytes proved, Bytes window_peak, bool complete) {
+                          detail::StepRecorder* recorder, Bytes proved, Bytes window_peak, Bytes layout,
+                          bool complete) {
   const Bytes beside_weights = window_peak - fixed_bytes() - plan->slab_bytes;
   if (shape.bounded && beside_weights > proved)
     log_message(LogLevel::warning, "a job took " + std::to_string(beside_weights) +
@@ -252,10 +266,13 @@ void Session::Impl::learn(const detail::PlannedModel& planned, const ShapePlan& 
                                        " were proved (" + shape.text +
                                        "): please report this as an error of lowtide");
   if (!complete || planned.variant->split_weights > 0) return;
-  if (!planned.variant->walk.is_wave()) learned.record_peak(shape.learned_key, beside_weights);
+  if (!planned.variant->walk.is_wave())
+    learned.record_peak(shape.learned_key, std::max(beside_weights, layout));
   if (recorder == nullptr) return;
-  if (const auto measured = recorder->finish(shape.described))
+  if (auto measured = recorder->finish(shape.described)) {
+    if (!planned.variant->walk.is_wave()) measured->peak = std::max(measured->peak, layout);
     learned.record(shape.learned_key, shape.described, *measured);
+  }
 }
 
 std::vector<JobOutcome> Session::Impl::run_many(std::size_t index,

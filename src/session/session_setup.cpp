@@ -29,6 +29,11 @@ Session::Impl::Impl(const SessionOptions& session_options)
   if (!capped() && (options.wave != 1 || options.allow_split))
     throw UsageError(std::string(options.wave != 1 ? "--wave" : "--allow-split") +
                      " has no effect on the cpu, where no weights move: choose --device sim or cuda");
+  const bool growth_given = options.arena != ArenaGrowth::same_as_requested;
+  if (!has_clocks() && (!options.pattern || growth_given))
+    throw UsageError(
+        std::string(options.pattern ? "--arena" : "--pattern") +
+        " has no effect on this device, where LibTorch's allocator chooses the places: leave it out");
   if (options.wave < 0) throw UsageError("a wave has at least one job: give a number from 1, or 0 for auto");
   if (options.low_vram) options.after_job = AfterJob::release;
   if (spec.kind == device::DeviceKind::sim) card = device::sim::parse_card(spec.card_json);

@@ -104,8 +104,9 @@ ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions
   const graph::StorageTable storages = graph::analyse_storages(graph, sizes, model.file_of_input());
   const plan::ActivationProfile profile = plan::profile_activations(graph, sizes, storages, threads);
   shape.bounded = profile.bounded;
-  shape.activation_bytes = profile.activation_peak();
-  shape.peak_bytes = profile.peak();
+  shape.activation_bytes = profile.layout;
+  shape.live_bytes = profile.activation_peak();
+  shape.peak_bytes = std::max(profile.peak(), profile.layout);
   shape.described = {bounded_memory(profile), described_costs(model, sizes, storages, card)};
   shape.profile = shape.described;
   for (const plan::StepMemory& step : profile.steps) shape.result_bytes.push_back(step.results);
@@ -119,6 +120,7 @@ ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions
     shape.peak_bytes = measured->peak;
     shape.profile = measured->profile;
     shape.activation_bytes = std::min(shape.activation_bytes, measured->peak);
+    shape.live_bytes = std::min(shape.live_bytes, measured->peak);
     shape.state = WorkspaceState::learned;
   }
   for (const plan::StepCost& cost : shape.profile.costs) shape.total_step_s += cost.kernel_s;

@@ -16,7 +16,8 @@ struct ShapePlan {
   graph::InputDescriptions inputs;
   std::string text;  // "ids i64[2, 64], mask i64[2, 64]"
   bool bounded = true;
-  Bytes activation_bytes = 0;  // inputs, results, outputs
+  Bytes activation_bytes = 0;  // inputs, results, outputs in fixed places
+  Bytes live_bytes = 0;        // the most of them that is alive at once: no layout can be smaller
   Bytes peak_bytes = 0;        // with workspace, of one job alone
   WorkspaceState state = WorkspaceState::bound;
   std::string largest_step;

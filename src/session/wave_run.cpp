@@ -57,6 +57,7 @@ void WaveRun::with_second_try(Body body, bool may_repeat) {
   } catch (const c10::OutOfMemoryError&) {
     if (!may_repeat) throw;
   }
+  retried_ = true;
   shrink();  // not in the handler: what it throws is what ended the wave
   body();
 }
@@ -105,13 +106,26 @@ void WaveRun::run_shrunk() {
   run(hooks_.shrink_slab());
 }
 
+/// Of the job's step at a position of the walk. What happens before the steps of a group (inputs, values that
+/// come back) is the visit of `kBeforeSteps` at the position of the group's first step.
+constexpr plan::StepId kBeforeSteps = plan::StepId{1} << 31;
+
+memory::VisitId WaveRun::visit_of(const JobRun& job, StepId position) const {
+  return static_cast<memory::VisitId>(&job - jobs_.data()) << 32 | position;
+}
+
 /// Sends the inputs where they wait on the device for their turn, and starts the copies of weights.
 void WaveRun::begin() {
   model_.place_empty_weights();
   if (!plan_.variant->spill) {
     for (JobRun& job : jobs_) {
       if (recording(job)) hooks_.recorder->enter();
-      attempt(job, [&] { with_second_try([&] { model_.send_inputs(job); }); });
+      attempt(job, [&] {
+        with_second_try([&] {
+          const memory::ArenaVisit visit(hooks_.arena, visit_of(job, kBeforeSteps));
+          model_.send_inputs(job);
+        });
+      });
       if (!recording(job)) continue;
       hooks_.recorder->inputs_are_there();
       hooks_.recorder->leave();
@@ -123,12 +137,12 @@ void WaveRun::begin() {
 
 /// One job, or nobody, passes the group while its weights arrive (first pass) or go (last pass).
 void WaveRun::pass(const StepGroup& group, StepId positions, JobRun* job) {
-  if (job != nullptr) enter(*job, group);
+  if (job != nullptr) enter(*job);
   for (StepId i = 0; i < positions; ++i, ++position_) {
     check_cancel();
     if (!any_alive()) return;
     residency::Lease lease = model_.residency().acquire(position_);
-    if (job != nullptr && job->alive()) step(*job, walk_.positions[position_]);
+    if (job != nullptr && job->alive()) step(*job, position_);
   }
   if (job != nullptr && job->alive()) leave(*job, group);
 }
@@ -139,10 +153,10 @@ void WaveRun::pass_middle(const StepGroup& group, std::span<JobRun* const> jobs)
   {
     const residency::Lease lease = model_.residency().acquire(position_);
     for (JobRun* job : jobs) {
-      enter(*job, group);
+      enter(*job);
       for (StepId i = 0; i < group.end - group.begin; ++i) {
         check_cancel();
-        if (job->alive()) step(*job, walk_.positions[position_ + i]);
+        if (job->alive()) step(*job, position_ + i);
       }
       if (job->alive()) leave(*job, group);
     }
@@ -152,17 +166,21 @@ void WaveRun::pass_middle(const StepGroup& group, std::span<JobRun* const> jobs)
 }
 
 /// The job's values are on the device from here on.
-void WaveRun::enter(JobRun& job, const StepGroup& group) {
+void WaveRun::enter(JobRun& job) {
   if (recording(job)) hooks_.recorder->enter();
+  const bool sends = !job.inputs_sent;
+  if (!sends && job.parked.empty()) return;
   attempt(job, [&] {
-    if (!job.inputs_sent) {
-      with_second_try([&] { model_.send_inputs(job); });
-      if (recording(job)) hooks_.recorder->inputs_are_there();
-    } else if (!job.parked.empty()) {
-      with_second_try([&] { restore(job); });
-    }
+    with_second_try([&] {
+      const memory::ArenaVisit visit(hooks_.arena, visit_of(job, kBeforeSteps | position_));
+      if (sends) {
+        model_.send_inputs(job);
+      } else {
+        restore(job);
+      }
+    });
+    if (sends && recording(job)) hooks_.recorder->inputs_are_there();
   });
-  static_cast<void>(group);
 }
 
 void WaveRun::leave(JobRun& job, const StepGroup& group) {
@@ -193,14 +211,20 @@ void WaveRun::restore(JobRun& job) {
   job.parked.clear();
 }
 
-void WaveRun::step(JobRun& job, const Position& position) {
+void WaveRun::step(JobRun& job, StepId at) {
+  const Position& position = walk_.positions[at];
   const bool last_chunk = position.chunk + 1 == position.chunks;
   if (recording(job) && position.chunk == 0) hooks_.recorder->before(position.step);
   attempt(job, [&] {
     // An operator that writes its arguments may have begun to.
     const graph::Node& node = model_.data().program().graph.nodes[position.step];
     const bool repeatable = node.traits.writes.empty() || exec::reuses_operand(node);
-    with_second_try([&] { run_operator(job, position); }, repeatable);
+    with_second_try(
+        [&] {
+          const memory::ArenaVisit visit(hooks_.arena, visit_of(job, at));
+          run_operator(job, position);
+        },
+        repeatable);
   });
   if (recording(job) && last_chunk && job.alive()) hooks_.recorder->after(position.step);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "memory/activation_arena.hpp"
 #include "session/loaded_model.hpp"
 #include "session/step_recorder.hpp"
 
@@ -14,7 +15,8 @@ namespace lowtide::detail {
 /// What the session lends to a run. All borrowed.
 struct WaveHooks {
   const std::atomic<bool>* cancel = nullptr;
-  StepRecorder* recorder = nullptr;  // of the first job; may be null
+  StepRecorder* recorder = nullptr;          // of the first job; may be null
+  memory::ActivationArena* arena = nullptr;  // told which step asks for memory; may be null
   /// Gives back the slab and returns one for PlannedModel::smallest. Throws c10::OutOfMemoryError when even
   /// that is refused.
   std::function<at::Tensor()> shrink_slab;
@@ -34,6 +36,8 @@ class WaveRun {
   void run_shrunk();
   /// Was memory given back on the way? The model then follows PlannedModel::smallest.
   bool shrunk() const { return shrunk_; }
+  /// Was anything tried twice, because memory was refused?
+  bool retried() const { return retried_; }
 
  private:
   void walk();
@@ -41,10 +45,11 @@ class WaveRun {
   void begin();
   void pass(const plan::StepGroup& group, plan::StepId positions, JobRun* job);
   void pass_middle(const plan::StepGroup& group, std::span<JobRun* const> jobs);
-  void enter(JobRun& job, const plan::StepGroup& group);
+  void enter(JobRun& job);
   void leave(JobRun& job, const plan::StepGroup& group);
-  void step(JobRun& job, const plan::Position& position);
+  void step(JobRun& job, plan::StepId position);
   void run_operator(JobRun& job, const plan::Position& position);
+  memory::VisitId visit_of(const JobRun& job, plan::StepId position) const;
   void park(JobRun& job);
   void restore(JobRun& job);
   template <class Body>
@@ -64,6 +69,7 @@ class WaveRun {
   plan::StepId position_ = 0;  // where the walk is
   bool begun_ = false;
   bool shrunk_ = false;
+  bool retried_ = false;
   bool slab_lost_ = false;  // given back, and no other one had
 };
 

@@ -21,6 +21,7 @@ PlanPage page_of_a_model() {
   plan.shapes = "image f32[1, 3, 800, 608]";
   plan.context_bytes = 50_MiB;
   plan.activation_bytes = 10_MiB;
+  plan.activation_lower_bound_bytes = 8_MiB;
   plan.workspace_bytes = 3_MiB;
   plan.peak_bytes = 50_MiB + 20_MiB + 10_MiB + 3_MiB;
   plan.min_cap_bytes = 81_MiB;
@@ -62,7 +63,8 @@ TEST_CASE("the proof adds up line by line and stands against the cap") {
   CAPTURE(text);
   CHECK(contains(line_with(text, "context"), "52428800    50.0 MiB"));
   CHECK(contains(line_with(text, "weight slab"), "20971520    20.0 MiB"));
-  CHECK(contains(line_with(text, "+ activations"), "10.0 MiB"));
+  CHECK(contains(line_with(text, "+ activations"),
+                 "10.0 MiB  inputs, results, outputs, 1.250 x what is alive"));
   CHECK(contains(line_with(text, "operator workspace"), "3.0 MiB  bound"));
   CHECK(contains(line_with(text, "= peak"), "87031808    83.0 MiB  proved"));
   CHECK(contains(line_with(text, "  cap  "), "2.0 MiB above the peak"));

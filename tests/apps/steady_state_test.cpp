@@ -20,7 +20,7 @@ Measured steady(std::size_t runs) {
     measured.jobs.push_back(job);
     measured.host_bytes.push_back(1e8);
   }
-  measured.stats.peak_bytes = measured.stats.reserved_peak_bytes = 5'000'000;
+  measured.stats.peak_bytes = measured.stats.live_peak_bytes = measured.stats.reserved_peak_bytes = 5'000'000;
   measured.plan =
       PlanSummary{.peak_bytes = 5'000'000, .workspace_state = WorkspaceState::learned, .predicted_s = 1e-3};
   measured.cap_bytes = 8'000'000;
@@ -94,6 +94,13 @@ TEST_CASE("each thing that is off is named") {
   Measured allocating = steady(20);
   allocating.jobs[7].driver_allocs = 3;
   CHECK(says(allocating, "3 allocations a run"));
+
+  Measured unplanned = steady(20);
+  for (JobStats& job : unplanned.jobs) {
+    job.plan_hits = 75;
+    job.plan_misses = 25;
+  }
+  CHECK(says(unplanned, "25.0 % of the requests for memory have no planned place"));
 
   Measured fragmented = steady(20);
   fragmented.stats.reserved_peak_bytes = 10'000'000;

@@ -101,7 +101,9 @@ TEST_CASE("every page lock fails once: copies are slower then, results the same"
       CAPTURE(k);
       write_text(folder / "card.json", "{\"faults\": " + fault("page_lock", k) + "}");
       std::vector<std::string> warnings;
-      set_log_sink([&](LogLevel, const std::string& message) { warnings.push_back(message); });
+      set_log_sink([&](LogLevel level, const std::string& message) {
+        if (level == LogLevel::warning) warnings.push_back(message);
+      });
       Session session(tight(subject, "sim:" + (folder / "card.json").string()));
       const ModelHandle handle = session.add(subject.model);
       CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
@@ -120,7 +122,7 @@ TEST_CASE("every page lock fails once: copies are slower then, results the same"
 TEST_CASE(
     "another program takes the card's memory in the middle of a job: that job fails, a later one works") {
   const Subject subject("blocks_12x64");
-  Session session({.device = "sim:" + std::to_string(subject.tight_cap)});
+  Session session({.device = "sim:" + std::to_string(subject.tight_cap), .pattern = false});
   const ModelHandle handle = session.add(subject.model);
   session.run(handle, subject.inputs);
   for (const int at : {1, 5, 50}) {
@@ -130,4 +132,15 @@ TEST_CASE(
     inject("{}");
     CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
   }
+}
+
+TEST_CASE("a job whose memory has planned places does not feel that another program takes the rest") {
+  const Subject subject("blocks_12x64");
+  Session session({.device = "sim:" + std::to_string(subject.tight_cap)});
+  const ModelHandle handle = session.add(subject.model);
+  for (int job = 0; job < 3; ++job) session.run(handle, subject.inputs);
+  inject("{\"other_program_bytes\": 1e9, \"other_program_at\": 5}");
+  CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
+  CHECK(*session.last_job().plan_misses == 0);
+  inject("{}");
 }

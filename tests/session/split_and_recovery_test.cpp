@@ -16,7 +16,9 @@ constexpr Bytes kGiant = 16_MiB;  // the largest weight of both giants
 
 struct Quiet {
   Quiet() {
-    set_log_sink([this](LogLevel, const std::string& line) { lines.push_back(line); });
+    set_log_sink([this](LogLevel level, const std::string& line) {
+      if (level != LogLevel::debug) lines.push_back(line);
+    });
   }
   ~Quiet() { set_log_sink({}); }
   std::vector<std::string> lines;

@@ -251,6 +251,7 @@ DeviceCounters CudaDevice::counters() const {
   counters.peak_bytes = fixed + pool.live_peak;
   counters.reserved_bytes = fixed + pool.reserved;
   counters.reserved_peak_bytes = fixed + pool.reserved_peak;
+  counters.live_peak_bytes = counters.peak_bytes;
   counters.driver_allocs = pool.driver_allocs;
   counters.pinned_bytes = locks_.bytes();
   const std::lock_guard lock(traffic_mutex_);

@@ -79,11 +79,17 @@ void* SimCard::allocate(std::size_t bytes, StreamNumber stream) {
     throw OutOfBudget("simulated card: out of memory: this allocation of " + std::to_string(bytes) +
                           " bytes was told to fail",
                       bytes, memory_.cap());
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   free_late_blocks(Late::passed);
   SimMemory::Block block;
   try {
-    block = memory_.allocate(bytes, stream);
+    block = memory_.allocate(bytes, stream, SimMemory::Occupied::report);
+    if (block.occupied) {  // the place is the same stream's: what it has accepted comes first
+      lock.unlock();
+      queues_.run(stream);
+      lock.lock();
+      block = memory_.allocate(bytes, stream);
+    }
   } catch (const OutOfBudget&) {
     free_late_blocks(Late::all);
     block = memory_.allocate(bytes, stream);
@@ -345,6 +351,7 @@ DeviceCounters SimCard::counters() const {
   counters.peak_bytes = memory.peak;
   counters.reserved_bytes = memory.reserved;
   counters.reserved_peak_bytes = memory.reserved_peak;
+  counters.live_peak_bytes = memory.live_peak;
   counters.driver_allocs = memory.driver_allocs;
   counters.pinned_bytes = pinned_.bytes();
   const std::lock_guard lock(mutex_);
@@ -376,6 +383,24 @@ void SimCard::trim() {
   const std::lock_guard lock(mutex_);
   free_late_blocks(Late::all);
   if (memory_.trim()) clocks_.driver_free();
+}
+
+void SimCard::trim_to(std::uint64_t reserved_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (memory_.trim(reserved_bytes)) clocks_.driver_free();
+}
+
+bool SimCard::open_region(const RegionOptions& options) {
+  const std::lock_guard lock(mutex_);
+  bool asked_driver = false;
+  try {
+    asked_driver = memory_.open_region(options);
+  } catch (const OutOfBudget&) {
+    free_late_blocks(Late::all);
+    asked_driver = memory_.open_region(options);
+  }
+  if (asked_driver) clocks_.driver_alloc();
+  return true;
 }
 
 std::string stats_json(const DeviceCounters& counters, const FaultCounters::Counts& events) {

@@ -105,6 +105,9 @@ class SimCard final : public DeviceExtras {
   void start_window() override;
   std::uint64_t window_peak() const override { return memory_.counters().window_peak; }
   void trim() override;
+  void trim_to(std::uint64_t reserved_bytes) override;
+  bool open_region(const RegionOptions& options) override;
+  void close_region() noexcept override { memory_.close_region(); }
 
   FaultCounters::Counts events() const { return faults_.counts(); }
 

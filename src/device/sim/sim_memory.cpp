@@ -1,6 +1,7 @@
 #include "device/sim/sim_memory.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -32,34 +33,89 @@ void SimMemory::check_room(std::uint64_t bytes, std::uint64_t rounded) const {
   }
 }
 
-bool SimMemory::take(std::uint64_t rounded) {
-  ++counters_.blocks;
+SimMemory::~SimMemory() {
+  if (region_.base != nullptr) host_.free(region_.base);
+}
+
+/// The overflow region grows as the strategy says, the rest by what is asked for.
+std::uint64_t SimMemory::reservation(const Part& part) const {
+  if (&part != &job_ || growth_ == ArenaGrowth::same_as_requested) return part.used;
+  const std::uint64_t overflow = part.used - region_.bytes;
+  return region_.bytes + (overflow == 0 ? 0 : std::bit_ceil(overflow));
+}
+
+void SimMemory::count_reserved() {
+  counters_.reserved = limits_.context_bytes + kept_.reserved + job_.reserved;
+  counters_.reserved_peak = std::max(counters_.reserved_peak, counters_.reserved);
+}
+
+void SimMemory::count_live() {
+  counters_.live_peak = std::max(counters_.live_peak, counters_.used - region_.bytes + region_.live);
+}
+
+bool SimMemory::take(Part& part, std::uint64_t rounded) {
+  const std::uint64_t limit = counters_.used + room();
+  part.used += rounded;
   counters_.used += rounded;
   counters_.peak = std::max(counters_.peak, counters_.used);
   counters_.window_peak = std::max(counters_.window_peak, counters_.used);
-  if (counters_.used <= counters_.reserved) return false;
-  counters_.reserved = counters_.used;
-  counters_.reserved_peak = std::max(counters_.reserved_peak, counters_.reserved);
+  if (part.used <= part.reserved) return false;
+  Part& other = &part == &job_ ? kept_ : job_;
+  const std::uint64_t wanted = reservation(part);
+  if (limits_.context_bytes + wanted + other.reserved > limit)
+    other.reserved = other.used;  // idle pages move
+  part.reserved =
+      std::max(part.used, std::min(wanted, saturating_sub(limit, limits_.context_bytes + other.reserved)));
+  count_reserved();
   ++counters_.driver_allocs;
   return true;
 }
 
-SimMemory::Block SimMemory::allocate(std::size_t bytes, StreamNumber stream) {
+SimMemory::Block SimMemory::enter_region(std::size_t bytes, StreamNumber stream,
+                                         const Placement::Answer& answer) {
+  Block block{.data = region_.base + answer.offset};
+  Entry entry{.facts = {bytes, stream, 0}};
+  entry.of_job = entry.in_region = true;
+  blocks_.emplace(block.data, entry);
+  ++counters_.blocks;
+  ++region_.blocks;
+  region_.live += round_up(bytes, kGranule);
+  count_live();
+  return block;
+}
+
+SimMemory::Block SimMemory::allocate(std::size_t bytes, StreamNumber stream, Occupied occupied) {
   Block block;
   if (bytes == 0) return block;
   const std::uint64_t rounded = round_up(bytes, kGranule);
   bool poison = false;
   {
     const std::lock_guard lock(mutex_);
-    check_room(bytes, rounded);
-    block.data = host_.allocate(bytes);
-    try {
-      blocks_.emplace(block.data, Entry{{bytes, stream, 0}});
-    } catch (...) {
-      host_.free(block.data);
-      throw;
+    Placement::Answer answer;
+    if (placement_ != nullptr) answer = placement_->place(rounded);
+    if (answer.kind == Placement::Kind::occupied && occupied == Occupied::report) {
+      block.occupied = true;
+      return block;
     }
-    block.asked_driver = take(rounded);
+    const bool of_job = answer.kind != Placement::Kind::foreign;
+    if (answer.kind == Placement::Kind::planned) {
+      block = enter_region(bytes, stream, answer);
+    } else {
+      check_room(bytes, rounded);
+      block.data = host_.allocate(bytes);
+      try {
+        Entry entry{.facts = {bytes, stream, 0}};
+        entry.of_job = of_job;
+        blocks_.emplace(block.data, entry);
+      } catch (...) {
+        host_.free(block.data);
+        throw;
+      }
+      ++counters_.blocks;
+      block.asked_driver = take(of_job ? job_ : kept_, rounded);
+      count_live();
+    }
+    if (of_job) placement_->answered(block.data, rounded, answer);
     poison = limits_.poison;
   }
   if (poison) std::memset(block.data, kFreshByte, bytes);
@@ -73,19 +129,78 @@ std::optional<SimMemory::BlockFacts> SimMemory::free(void* data) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(data);
     if (found == blocks_.end() || found->second.freed) return std::nullopt;
-    facts = found->second.facts;
+    Entry& entry = found->second;
+    facts = entry.facts;
+    const std::uint64_t rounded = round_up(facts.bytes, kGranule);
     --counters_.blocks;
-    counters_.used -= round_up(facts.bytes, kGranule);
-    if (found->second.holds != 0) {
-      found->second.freed = true;
+    if (entry.in_region) {
+      region_.live -= rounded;
+    } else {
+      counters_.used -= rounded;
+      (entry.of_job ? job_ : kept_).used -= rounded;
+      if (entry.of_job && placement_ != nullptr) placement_->given_back(data);
+    }
+    if (entry.holds != 0) {
+      entry.freed = true;
       return facts;
     }
+    const bool in_region = entry.in_region;
     blocks_.erase(found);
+    if (in_region) {
+      leave_region(data, facts.bytes);
+      return facts;
+    }
     poison = limits_.poison;
   }
   if (poison) std::memset(data, kFreedByte, facts.bytes);
   host_.free(data);
   return facts;
+}
+
+/// A block's content is gone: its place can be taken again, and an empty region that is closing goes.
+void SimMemory::leave_region(const void* data, std::uint64_t bytes) noexcept {
+  const auto offset = static_cast<const std::byte*>(data) - region_.base;
+  if (limits_.poison) std::memset(region_.base + offset, kFreedByte, bytes);
+  --region_.blocks;
+  if (placement_ != nullptr) placement_->given_back(data);
+  if (region_.closing && region_.blocks == 0) release_region();
+}
+
+void SimMemory::release_region() noexcept {
+  job_.used -= region_.bytes;
+  counters_.used -= region_.bytes;
+  region_.bytes = 0;
+  region_.closing = false;
+}
+
+bool SimMemory::open_region(const RegionOptions& options) {
+  const std::lock_guard lock(mutex_);
+  if (region_.bytes != 0) throw Error("internal: the card's region for planned places is open already");
+  const std::uint64_t bytes = round_up(options.bytes, kGranule);
+  bool asked_driver = false;
+  if (bytes != 0) {
+    check_room(bytes, bytes);
+    if (region_.capacity < bytes) {
+      if (region_.base != nullptr) host_.free(region_.base);
+      region_.capacity = 0;
+      region_.base = nullptr;
+      region_.base = static_cast<std::byte*>(host_.allocate(bytes));
+      region_.capacity = bytes;
+    }
+    region_.bytes = bytes;
+  }
+  placement_ = options.placement;
+  growth_ = options.growth;
+  if (bytes != 0) asked_driver = take(job_, bytes);
+  return asked_driver;
+}
+
+void SimMemory::close_region() noexcept {
+  const std::lock_guard lock(mutex_);
+  placement_ = nullptr;
+  if (region_.bytes == 0) return;
+  region_.closing = true;
+  if (region_.blocks == 0) release_region();
 }
 
 std::optional<SimMemory::BlockFacts> SimMemory::find(const void* data) const {
@@ -116,8 +231,13 @@ void SimMemory::let_go(void* data) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(data);
     if (found == blocks_.end() || --found->second.holds != 0 || !found->second.freed) return;
-    if (limits_.poison) std::memset(data, kFreedByte, found->second.facts.bytes);
+    const Entry entry = found->second;
     blocks_.erase(found);
+    if (entry.in_region) {
+      leave_region(data, entry.facts.bytes);
+      return;
+    }
+    if (limits_.poison) std::memset(data, kFreedByte, entry.facts.bytes);
   }
   host_.free(data);
 }
@@ -134,19 +254,20 @@ std::uint64_t SimMemory::cap() const {
 
 bool SimMemory::reopen(const MemoryLimits& limits) {
   const std::lock_guard lock(mutex_);
-  if (counters_.blocks != 0) return false;
+  if (counters_.blocks != 0 || region_.bytes != 0) return false;
   limits_ = limits;
   counters_ = {};
   other_program_ = 0;
+  kept_ = job_ = {};
   counters_.used = counters_.peak = counters_.window_peak = counters_.reserved = counters_.reserved_peak =
-      limits.context_bytes;
+      counters_.live_peak = limits.context_bytes;
   return true;
 }
 
 void SimMemory::set_cap(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   limits_.cap_bytes = bytes;
-  counters_.reserved = std::max(counters_.used, std::min(counters_.reserved, bytes));
+  give_back(bytes);
 }
 
 void SimMemory::reset_peaks() {
@@ -154,6 +275,7 @@ void SimMemory::reset_peaks() {
   counters_.peak = counters_.used;
   counters_.window_peak = counters_.used;
   counters_.reserved_peak = counters_.reserved;
+  counters_.live_peak = counters_.used - region_.bytes + region_.live;
   counters_.driver_allocs = 0;
 }
 
@@ -177,9 +299,25 @@ std::uint64_t SimMemory::free_bytes() const {
   return room();
 }
 
-bool SimMemory::trim() {
+bool SimMemory::trim(std::uint64_t reserved) {
   const std::lock_guard lock(mutex_);
-  return std::exchange(counters_.reserved, counters_.used) != counters_.used;
+  if (region_.bytes == 0 && region_.base != nullptr && reserved == 0) {
+    host_.free(region_.base);
+    region_.base = nullptr;
+    region_.capacity = 0;
+  }
+  return give_back(reserved);
+}
+
+/// What is reserved beyond `reserved` and not used. False where there is nothing of it.
+bool SimMemory::give_back(std::uint64_t reserved) {
+  const std::uint64_t before = counters_.reserved;
+  for (Part* part : {&job_, &kept_}) {
+    const std::uint64_t too_much = saturating_sub(counters_.reserved, reserved);
+    part->reserved -= std::min(part->reserved - part->used, too_much);
+    count_reserved();
+  }
+  return counters_.reserved != before;
 }
 
 }  // namespace lowtide::device::sim

@@ -2,7 +2,9 @@
 //
 // It is modelled like an allocator over paged virtual memory (CUDA's expandable segments): no external
 // fragmentation, so what is reserved from the driver is the high-water mark of what was used since the last
-// trim.
+// trim, separately for memory that may live long and for memory of a running job.
+//
+// A job's memory may have planned places in one region (device/placement.hpp), which is counted as a whole.
 #pragma once
 
 #include <atomic>
@@ -12,6 +14,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "device/placement.hpp"
 #include "device/sim/clocks.hpp"
 
 namespace lowtide::device::sim {
@@ -37,6 +40,7 @@ struct MemoryCounters {
   std::uint64_t window_peak = 0;
   std::uint64_t reserved = 0;
   std::uint64_t reserved_peak = 0;
+  std::uint64_t live_peak = 0;      // as peak, of an open region only what is taken of it
   std::uint64_t driver_allocs = 0;  // times `reserved` had to grow
   std::uint64_t blocks = 0;         // live allocations
 };
@@ -49,13 +53,19 @@ class SimMemory {
   static constexpr unsigned char kFreedByte = 0xDD;  // content of memory somebody gave back
 
   explicit SimMemory(HostMemory host) : host_(host) {}
+  ~SimMemory();
   SimMemory(const SimMemory&) = delete;
   SimMemory& operator=(const SimMemory&) = delete;
 
   struct Block {
     void* data = nullptr;
     bool asked_driver = false;  // `reserved` grew: the caller charges the card's alloc_s
+    bool occupied = false;      // no memory yet, see Occupied
   };
+  /// What to do where the planned place of a request is held by work that waits in a queue: say so, so that
+  /// the caller can carry that out and ask again, or take other memory.
+  enum class Occupied : std::uint8_t { report, take_other };
+
   /// What is known of a live block.
   struct BlockFacts {
     std::size_t bytes = 0;                 // as requested
@@ -65,7 +75,8 @@ class SimMemory {
 
   /// A block of the pool of `stream`. nullptr for zero bytes, which take nothing. Throws OutOfBudget, with
   /// nothing taken, when the cap or the limit for a single allocation is exceeded.
-  Block allocate(std::size_t bytes, StreamNumber stream = kDefaultStream);
+  Block allocate(std::size_t bytes, StreamNumber stream = kDefaultStream,
+                 Occupied occupied = Occupied::take_other);
   /// Gives back a block. Nothing happens, and nothing is returned, when `data` is none of ours.
   std::optional<BlockFacts> free(void* data) noexcept;
   bool owns(const void* data) const { return find(data).has_value(); }
@@ -80,6 +91,10 @@ class SimMemory {
   bool hold(const void* data);
   void let_go(void* data) noexcept;
 
+  /// As DeviceExtras. Returns whether `reserved` grew.
+  bool open_region(const RegionOptions& options);
+  void close_region() noexcept;
+
   MemoryCounters counters() const;
   std::uint64_t cap() const;
 
@@ -90,8 +105,9 @@ class SimMemory {
   /// Peaks start again at the present level, driver_allocs at zero.
   void reset_peaks();
   void start_window();
-  /// Gives what is reserved but not used back to the driver. False when there was nothing to give.
-  bool trim();
+  /// Gives what is reserved but not used back to the driver, as far as more than `reserved` is held. False
+  /// when there was nothing to give.
+  bool trim(std::uint64_t reserved = 0);
   /// Memory of the card that another program holds.
   void set_other_program(std::uint64_t bytes);
   /// The card's memory that no other program holds.
@@ -104,17 +120,44 @@ class SimMemory {
     BlockFacts facts;
     std::uint32_t holds = 0;
     bool freed = false;  // only its content is still there
+    bool of_job = false;
+    bool in_region = false;
+  };
+  /// Memory of one kind.
+  struct Part {
+    std::uint64_t used = 0;
+    std::uint64_t reserved = 0;
+  };
+  struct Region {
+    std::byte* base = nullptr;   // host memory, kept for the next region until trim()
+    std::uint64_t capacity = 0;  // of it
+    std::uint64_t bytes = 0;     // counted as used; 0 when no region is there
+    std::uint64_t live = 0;      // taken of it
+    std::uint64_t blocks = 0;    // in it, content that is held included
+    bool closing = false;
   };
 
   std::uint64_t room() const;                                         // mutex_ held
   void check_room(std::uint64_t bytes, std::uint64_t rounded) const;  // throws OutOfBudget; mutex_ held
-  bool take(std::uint64_t rounded);  // true when the driver had to be asked; mutex_ held
+  bool take(Part& part, std::uint64_t rounded);       // true when the driver had to be asked; mutex_ held
+  std::uint64_t reservation(const Part& part) const;  // that `part` is to grow to; mutex_ held
+  bool give_back(std::uint64_t reserved);             // mutex_ held
+  void count_reserved();                              // mutex_ held
+  void count_live();                                  // mutex_ held
+  Block enter_region(std::size_t bytes, StreamNumber stream, const Placement::Answer& answer);  // mutex_ held
+  void leave_region(const void* data, std::uint64_t bytes) noexcept;                            // mutex_ held
+  void release_region() noexcept;                                                               // mutex_ held
 
   const HostMemory host_;
   mutable std::mutex mutex_;
   MemoryLimits limits_;
   MemoryCounters counters_;
   std::uint64_t other_program_ = 0;
+  Part kept_;  // memory that may live long
+  Part job_;   // memory of a running job: the region and the overflow beside it
+  Region region_;
+  Placement* placement_ = nullptr;
+  ArenaGrowth growth_ = ArenaGrowth::same_as_requested;
   std::unordered_map<const void*, Entry> blocks_;
   std::atomic<bool> any_recorded_{false};
 };

@@ -208,3 +208,160 @@ TEST_CASE("what another program holds of the card is not there to be allocated")
   f.memory.set_other_program(9999);
   CHECK(f.memory.free_bytes() == 0);
 }
+
+// --- the region for planned places ---
+
+namespace {
+
+using lowtide::ArenaGrowth;
+using lowtide::device::Placement;
+
+/// Plans what the test says.
+class Planned : public Placement {
+ public:
+  Answer next{Kind::unplanned, 0};
+  int answers = 0;
+  int returns = 0;
+
+  Answer place(std::uint64_t) noexcept override { return next; }
+  void answered(const void*, std::uint64_t, const Answer&) noexcept override { ++answers; }
+  void given_back(const void*) noexcept override { ++returns; }
+};
+
+}  // namespace
+
+TEST_CASE("a region is used as a whole, and what is taken of it costs nothing more") {
+  Fixture f;
+  Planned planned;
+  CHECK(f.memory.open_region({.bytes = 1500, .placement = &planned}));
+  CHECK(f.memory.counters().used == 1024 + 1536);
+  planned.next = {Placement::Kind::planned, 512};
+  auto* data = static_cast<unsigned char*>(f.memory.allocate(100).data);
+  CHECK(data[0] == SimMemory::kFreshByte);
+  CHECK(f.memory.counters().used == 1024 + 1536);
+  CHECK(f.memory.counters().live_peak == 1024 + 512);
+  CHECK(f.memory.counters().blocks == 1);
+  CHECK(f.memory.find(data)->bytes == 100);
+  CHECK(f.memory.free(data));
+  CHECK(data[99] == SimMemory::kFreedByte);
+  CHECK(planned.returns == 1);
+  f.memory.close_region();
+  CHECK(f.memory.counters().used == 1024);
+  CHECK(f.memory.counters().peak == 1024 + 1536);
+}
+
+TEST_CASE("a region beyond the cap is refused and leaves nothing behind") {
+  Fixture f;
+  Planned planned;
+  CHECK_THROWS_AS(f.memory.open_region({.bytes = 4096, .placement = &planned}), OutOfBudget);
+  CHECK(f.memory.counters().used == 1024);
+  void* data = f.memory.allocate(1).data;
+  CHECK(planned.answers == 0);
+  f.memory.free(data);
+}
+
+TEST_CASE("what has no planned place is taken beside the region, under the same cap") {
+  Fixture f;
+  Planned planned;
+  f.memory.open_region({.bytes = 2048, .placement = &planned});
+  void* beside = f.memory.allocate(1024).data;
+  CHECK(planned.answers == 1);
+  CHECK(f.memory.counters().used == 4096);
+  CHECK_THROWS_AS(f.memory.allocate(1), OutOfBudget);
+  f.memory.free(beside);
+  CHECK(planned.returns == 1);
+  f.memory.close_region();
+  CHECK(f.memory.counters().used == 1024);
+}
+
+TEST_CASE("a place whose content waits for queued work is not free before that is done") {
+  Fixture f;
+  Planned planned;
+  f.memory.open_region({.bytes = 1024, .placement = &planned});
+  planned.next = {Placement::Kind::planned, 0};
+  void* data = f.memory.allocate(512).data;
+  *static_cast<unsigned char*>(data) = 7;
+  REQUIRE(f.memory.hold(data));
+  CHECK(f.memory.free(data));
+  CHECK(planned.returns == 0);
+  CHECK(*static_cast<unsigned char*>(data) == 7);
+  planned.next = {Placement::Kind::occupied, 0};
+  CHECK(f.memory.allocate(512, 0, SimMemory::Occupied::report).occupied);
+  f.memory.close_region();
+  CHECK(f.memory.counters().used == 1024 + 1024);  // the region waits, too
+  f.memory.let_go(data);
+  CHECK(f.memory.counters().used == 1024);
+}
+
+TEST_CASE("a region goes with the last allocation in it") {
+  Fixture f;
+  Planned planned;
+  f.memory.open_region({.bytes = 1024, .placement = &planned});
+  planned.next = {Placement::Kind::planned, 0};
+  void* data = f.memory.allocate(512).data;
+  f.memory.close_region();
+  CHECK(f.memory.counters().used == 1024 + 1024);
+  CHECK_FALSE(f.memory.reopen({}));
+  f.memory.free(data);
+  CHECK(f.memory.counters().used == 1024);
+  CHECK(planned.returns == 0);  // nobody listens any more
+}
+
+TEST_CASE("the overflow region grows as the strategy says, and never beyond the cap") {
+  const auto reserved_after = [](ArenaGrowth growth, std::uint64_t cap) {
+    Fixture f({.context_bytes = 1024, .cap_bytes = cap});
+    Planned planned;
+    f.memory.open_region({.bytes = 0, .growth = growth, .placement = &planned});
+    void* one = f.memory.allocate(1024).data;
+    void* two = f.memory.allocate(1536).data;
+    const auto counters = f.memory.counters();
+    f.memory.free(one);
+    f.memory.free(two);
+    f.memory.close_region();
+    return std::pair(counters.reserved, counters.driver_allocs);
+  };
+  CHECK(reserved_after(ArenaGrowth::same_as_requested, 1 << 20) ==
+        std::pair<std::uint64_t, std::uint64_t>(1024 + 2560, 2));
+  CHECK(reserved_after(ArenaGrowth::next_power_of_two, 1 << 20) ==
+        std::pair<std::uint64_t, std::uint64_t>(1024 + 4096, 2));
+  CHECK(reserved_after(ArenaGrowth::next_power_of_two, 4608) ==
+        std::pair<std::uint64_t, std::uint64_t>(4608, 2));
+}
+
+TEST_CASE("a region takes what earlier jobs left reserved: the level is the largest job's, in any order") {
+  for (const bool large_first : {true, false}) {
+    Fixture f({.context_bytes = 0, .cap_bytes = 1 << 20});
+    Planned planned;
+    for (const std::uint64_t bytes : {large_first ? 8192 : 2048, large_first ? 2048 : 8192, 4096}) {
+      f.memory.open_region({.bytes = 0, .placement = &planned});  // recorded one by one
+      planned.next = {Placement::Kind::unplanned, 0};
+      f.memory.free(f.memory.allocate(bytes).data);
+      f.memory.close_region();
+      f.memory.open_region({.bytes = bytes, .placement = &planned});
+      f.memory.close_region();
+    }
+    CHECK(f.memory.counters().reserved_peak == 8192);
+  }
+}
+
+TEST_CASE(
+    "memory that may live long and a job's memory are reserved apart, and idle pages move between them") {
+  Fixture f({.context_bytes = 0, .cap_bytes = 8192});
+  Planned planned;
+  f.memory.open_region({.bytes = 0, .placement = &planned});
+  f.memory.free(f.memory.allocate(6144).data);
+  planned.next = {Placement::Kind::foreign, 0};
+  void* slab = f.memory.allocate(1024).data;
+  CHECK(f.memory.counters().reserved == 6144 + 1024);
+  void* more = f.memory.allocate(4096).data;  // the idle 6144 are in its way
+  CHECK(f.memory.counters().reserved == 1024 + 4096);
+  CHECK(f.memory.trim(4608) == false);
+  f.memory.free(more);
+  CHECK(f.memory.trim(4608));
+  CHECK(f.memory.counters().reserved == 4608);
+  f.memory.free(slab);
+  f.memory.close_region();
+  CHECK(f.memory.trim());
+  CHECK(f.memory.counters().reserved == 0);
+  CHECK(host_blocks == 0);
+}
