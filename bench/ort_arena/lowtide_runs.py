@@ -50,7 +50,7 @@ class Lowtide:
         return self.inputs[shape]
 
     def run(self, name, net, shapes, options, known=None):
-        """One process with one job for each of `shapes`; `known` is the folder of an earlier run, whose measurements it may use."""
+        """One process with one job for each of `shapes`; `known` is an earlier run's report, whose measurements it may use."""
         out = self.folder / name
         out.mkdir()
         lines = [json.dumps({"id": str(number), "model": str(net.archive), "inputs": str(self.input_of(shape)[0]),
@@ -58,8 +58,7 @@ class Lowtide:
         (out / "jobs.jsonl").write_text("\n".join(lines) + "\n")
         command = [str(self.program), "run", "--jobs", str(out / "jobs.jsonl"), "--out", str(out), "--device", "sim", "--threads", "1",
                    "--quiet", *options, "--report", str(out / "report.json")]
-        known_run = type("Known", (), {"cache": known / "cache"})() if known else None
-        done = subprocess.run(command, env=environment(out / "cache", known_run), stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, env=environment(out / "cache", known), stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             raise Failed(command, done.returncode, done.stderr)
         for path in sorted(out.glob("*.safetensors"))[1:]:
@@ -71,17 +70,22 @@ class Report:
     """Bytes of activations alone: what the card says, less the context and the weights that stay."""
 
     def __init__(self, report, folder):
-        self.folder, self.measured, self.plan, self.plans, self.jobs = folder, report["measured"], report["plan"], report["plans"], report["jobs"]
-        if any(plan["streamed_bytes_per_pass"] for plan in self.plans):
+        self.folder, self.measured, self.plan, self.jobs = folder, report["measured"], report["plan"], report["jobs"]
+        if any(plan["streamed_bytes_per_pass"] for plan in report["plans"]):
             raise Wrong("weights were streamed although the card has room for all: activations cannot be told from slots")
         self.beside = (self.measured["context_bytes"] or 0) + (self.measured["library_bytes"] or 0) + self.measured["kept_bytes"]
+
+    @property
+    def cache(self):
+        """Where the program kept what it measured."""
+        return self.folder / "cache"
 
     @property
     def reserved_bytes(self):
         return self.measured["reserved_peak_bytes"] - self.beside
 
     @property
-    def live_bytes(self):
+    def peak_bytes(self):
         return self.measured["peak_bytes"] - self.beside
 
     def job_peaks(self):
@@ -93,7 +97,7 @@ class Report:
     def figures(self):
         kept = ("plan_hits", "plan_misses", "device_allocs_steady", "fragmentation")
         plan = ("activation_bytes", "activation_lower_bound_bytes", "workspace_bytes", "workspace_state")
-        return {"reserved_bytes": self.reserved_bytes, "used_peak_bytes": self.live_bytes, "jobs": len(self.jobs),
+        return {"reserved_bytes": self.reserved_bytes, "peak_bytes": self.peak_bytes, "jobs": len(self.jobs),
                 "used_after_values": len(self.used_after()), **{key: self.measured[key] for key in kept},
                 **{key: self.plan[key] for key in plan}}
 

@@ -28,10 +28,11 @@ PATTERNS, STRATEGIES = ("on", "off"), ("next-power-of-two", "same-as-requested")
 LARGEST_DIFFERENCE = 1e-2  # of the first output, ONNX Runtime against lowtide: another net would be far beyond
 NOTES = """
 MB = 10^6 bytes, of one run of this program. Bound: the least that the order of nodes needs (bench/README.md); weights are in no column.
-ONNX Runtime: the CPU, one thread, its arena's own counts less what is in it after loading; `fused` is the bound of the graph that it
-makes of the net, whose blocked copies are tensors too. lowtide: the simulated card, whose own memory knows no fragmentation, less context and
-weights; reserved includes the input and what operators take inside. Live: bytes asked for, at their highest, with each tensor allocated
-by itself. Fragmentation: 1 - live / reserved. Calls: of ONNX Runtime to its arena, of lowtide to the card (after the first job of a shape).
+ONNX Runtime: the CPU, one thread, its arena's own counts less what is in it after loading; fused is the bound of the graph that it
+makes of the net, whose blocked copies are tensors too. lowtide: the simulated card, which does not fragment, less context and weights;
+reserved includes the input and what operators take inside (scratch: what the plan adds for that, once measured).
+Live: bytes asked for, at their highest; lowtide: with each tensor allocated by itself. Fragmentation: 1 - live / reserved.
+Calls: of ONNX Runtime to its arena, of lowtide to the card (after the first job of a shape).
 """.strip()
 
 
@@ -96,11 +97,13 @@ class Measurement:
             shapes = [net.shape] * (self.runs if self.is_default(setting) else min(self.runs, OTHERS["runs"]))
             name = f"{net.name}-{setting}-fixed".replace(" ", "_")
             first = self.lowtide.run(name, net, shapes, options)
-            again = self.lowtide.run(f"{name}-known", net, shapes, options, known=first.folder)
+            again = self.lowtide.run(f"{name}-known", net, shapes, options, known=first)
             rows[setting] = first.figures()
             rows[f"{setting}, known"] = again.figures()
-        live = {shape_text(shape): self.lowtide.run(f"{net.name}-live-{shape_text(shape)}", net, [shape] * 2, self.lowtide.one_by_one).live_bytes
-                for shape in {net.shape, *net.sizes[-1:]}}
+        live = {}
+        for shape in map(shape_text, {net.shape, *net.sizes[-1:]}):
+            shapes = [tuple(map(int, shape.split("x")))] * 2
+            live[shape] = self.lowtide.run(f"{net.name}-live-{shape}", net, shapes, self.lowtide.one_by_one).peak_bytes
         self.compare(net, first_output(first.folder))
         return {"rows": rows, "live": live}
 
@@ -116,7 +119,8 @@ class Measurement:
             raise Wrong(f"{net.name}: the first output of ONNX Runtime and of lowtide are not the same")
 
     def ort_fixed(self, net):
-        rows = {f"pattern {pattern}, {strategy}": worker("ort_worker.py", "fixed", net.onnx, pattern, strategy, shape_text(net.shape), self.runs)
+        shape = shape_text(net.shape)
+        rows = {f"pattern {pattern}, {strategy}": worker("ort_worker.py", "fixed", net.onnx, pattern, strategy, shape, self.runs)
                 for pattern in PATTERNS for strategy in STRATEGIES}
         live = {shape_text(shape): {f"pattern {pattern}": worker("ort_worker.py", "live", net.onnx, pattern, shape_text(shape))
                                     for pattern in PATTERNS} for shape in {net.shape, *net.sizes[-1:]}}
@@ -169,8 +173,8 @@ def plain(value):
 
 
 def fixed_table(results):
-    head = ["net", "shape", "engine", "setting", "bound MB", "fused MB", "live MB", "reserved MB", "reserved/bound", "fragmentation",
-            "calls a run", "planned hits/misses"]
+    head = ["net", "shape", "engine", "setting", "bound MB", "fused MB", "live MB", "scratch MB", "reserved MB", "reserved/bound",
+            "fragmentation", "calls a run", "planned hits/misses"]
     rows = []
     for net in NETS:
         found, shape = results.get(net.name, {}), shape_text(net.shape)
@@ -185,17 +189,23 @@ def fixed_table(results):
                 live = live[setting.split(",")[0]]["live_bytes"] if ort else live
                 row.update(bound_bytes=bound, live_bytes=live)
                 rows.append([net.name, shape, "ONNX Runtime" if ort else "lowtide", setting, mb(bound),
-                             mb(bounds["fused"]["bytes_without_inputs"]) if ort else "-", mb(live), mb(row["reserved_bytes"]),
+                             mb(bounds["fused"]["bytes_without_inputs"]) if ort else "-", mb(live),
+                             mb(row["workspace_bytes"]) if row.get("workspace_state") == "learned" else "-", mb(row["reserved_bytes"]),
                              ratio(row["reserved_bytes"], bound), ratio(row["reserved_bytes"] - live, row["reserved_bytes"]),
                              plain(row["calls"] if ort else row["device_allocs_steady"]),
                              "-" if ort else f"{plain(row['plan_hits'])}/{plain(row['plan_misses'])}"])
     return text_table(head, rows)
 
 
+def last_growth(levels):
+    """The round in which the level last rose."""
+    return max((i + 1 for i in range(1, len(levels)) if levels[i] > levels[i - 1]), default=1)
+
+
 def summary(found, live, bound):
     """Ten sizes in several orders: the level that each reaches."""
     levels = [one["reserved_bytes"] for one in found.values()]
-    grew = [max((i + 1 for i in range(1, len(one["levels"])) if one["levels"][i] > one["levels"][i - 1]), default=1) for one in found.values()]
+    grew = [last_growth(one["levels"]) for one in found.values()]
     middle = statistics.median(levels)
     return {"min_bytes": min(levels), "median_bytes": middle, "max_bytes": max(levels), "live_bytes": live, "bound_bytes": bound,
             "fragmentation": 1 - live / middle, "worst_fragmentation": 1 - live / max(levels), "last_round_that_grew": max(grew),
@@ -203,8 +213,8 @@ def summary(found, live, bound):
 
 
 def sizes_table(results):
-    head = ["net", "engine", "setting", "orders x rounds", "reserved min/median/max MB", "max/min", "last round that grew", "live of largest MB",
-            "fragmentation", "bound of largest MB", "max/bound"]
+    head = ["net", "engine", "setting", "orders x rounds", "reserved min/median/max MB", "max/min", "last round that grew",
+            "live of largest MB", "fragmentation", "bound of largest MB", "max/bound"]
     rows = []
     for net in NETS:
         found = results.get(net.name, {})
@@ -220,8 +230,8 @@ def sizes_table(results):
                 row = summaries.setdefault(engine, {})[setting] = summary(orders, live, bound)
                 rows.append([net.name, "ONNX Runtime" if engine == "ort" else "lowtide", setting, f"{row['orders']} x {row['rounds']}",
                              " / ".join(mb(row[key]) for key in ("min_bytes", "median_bytes", "max_bytes")),
-                             ratio(row["max_bytes"], row["min_bytes"]), row["last_round_that_grew"], mb(live), f"{row['fragmentation']:.2f}",
-                             mb(bound), ratio(row["max_bytes"], bound)])
+                             ratio(row["max_bytes"], row["min_bytes"]), row["last_round_that_grew"], mb(live),
+                             f"{row['fragmentation']:.2f}", mb(bound), ratio(row["max_bytes"], bound)])
     return text_table(head, rows)
 
 
@@ -237,7 +247,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="2 orders, 3 rounds, 3 runs at a fixed shape, instead of 5, 20, 10")
     parser.add_argument("--program", type=Path, default=LOWTIDE, metavar="LOWTIDE", help="(default: the release build's)")
     parser.add_argument("--only", default="", metavar="NET", help=", ".join(net.name for net in NETS))
-    parser.add_argument("--processes", type=int, default=min(os.cpu_count() or 1, 4), help="cases at a time, one thread each (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=min(os.cpu_count() or 1, 4), metavar="N",
+                        help="cases at a time, one thread each (default: %(default)s)")
     options = parser.parse_args()
     if not any(options.only in net.name for net in NETS):
         fail(f"no net named {options.only}: there are " + ", ".join(net.name for net in NETS))
@@ -245,7 +256,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         measurement = Measurement(options, Path(folder))
         results, wrong = measurement.measure()
-    print(f"ONNX Runtime {version_of_ort()} (CPU) beside lowtide (simulated card)\n\nOne shape, {measurement.runs} runs\n{fixed_table(results)}\n")
+    print(f"ONNX Runtime {version_of_ort()} (CPU) beside lowtide (simulated card)\n")
+    print(f"One shape, {measurement.runs} runs\n{fixed_table(results)}\n")
     print(f"Ten sizes, each round all of them in another order\n{sizes_table(results)}\n\n{NOTES}\n")
     figures = judge(results)
     for figure in figures:
