@@ -11,6 +11,7 @@ from figures import Failed, Wrong
 from on_card import environment
 
 DEFAULT_WITHOUT_PATTERN = "default, one by one"
+KNOWN = ", known"  # appended to the row of a process that starts with what another has measured
 
 
 class Lowtide:
