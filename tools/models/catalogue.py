@@ -61,6 +61,7 @@ _ENTRIES = [
     Entry("page_orientation", "documents", "page turned by 0, 90, 180 or 270 degrees", FAST),
     Entry("table_class", "documents", "table with or without ruling"),
     Entry("table_wired", "documents", "cells of ruled tables"),
+    Entry("table_lore", "documents", "cells of tables without ruling"),
     Entry("table_slanet_encoder", "tables", "table image to features"),
     Entry("table_slanet_step", "tables", "features to one token of table structure"),
     Entry("table_slanet_full", "tables", "the whole with while_loop"),

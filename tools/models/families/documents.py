@@ -53,6 +53,13 @@ def table_wired():
                      drawn(512, 512, IMAGENET, "table"))
 
 
+def table_lore():
+    """Centres, corners and features of cells; matching them up is left to the caller."""
+    path = wheel_file("lineless-table-rec", "lineless_table_rec/models/lore_detect.onnx")
+    return onnx_case(path, torch.rand(1, 3, 512, 512), {2: AUTO, 3: AUTO}, torch.rand(1, 3, 384, 640),
+                     drawn(512, 512, IMAGENET, "table"))
+
+
 def _detector(path):
     """Image with sides that are multiples of 32 -> probability of text for each pixel."""
     return onnx_case(path, torch.rand(2, 3, 320, 480), {0: AUTO, 2: AUTO, 3: AUTO}, torch.rand(1, 3, 736, 512),
