@@ -7,6 +7,7 @@
 
 #include "lowtide/commands.hpp"
 #include "lowtide/error.hpp"
+#include "lowtide/log.hpp"
 
 namespace lowtide::app {
 namespace {
@@ -21,7 +22,20 @@ enum ExitCode {
   interrupted = 130
 };
 
+/// --verbose: also what is only of interest to those who look for something.
+void log_everything() {
+  set_log_sink(
+      [](LogLevel, const std::string& message) { std::fprintf(stderr, "lowtide: %s\n", message.c_str()); });
+}
+
 int dispatch(const Command& command) {
+  const bool verbose = std::visit(
+      [](const auto& c) {
+        if constexpr (requires { c.common.verbose; }) return c.common.verbose;
+        return false;
+      },
+      command);
+  if (verbose) log_everything();
   struct {
     int operator()(const RunCommand& c) const { return run(c); }
     int operator()(const PlanCommand& c) const { return plan(c); }

@@ -59,7 +59,9 @@ ordered_json job_json(const ReportedJob& job) {
           {"modelled_s", or_null(stats.modelled_s)},
           {"peak_bytes", or_null(stats.peak_bytes)},
           {"used_after_bytes", or_null(stats.used_after_bytes)},
-          {"h2d_bytes", ran ? ordered_json(stats.h2d_bytes) : ordered_json(nullptr)}};
+          {"h2d_bytes", ran ? ordered_json(stats.h2d_bytes) : ordered_json(nullptr)},
+          {"plan_hits", or_null(stats.plan_hits)},
+          {"plan_misses", or_null(stats.plan_misses)}};
 }
 
 /// Requests for memory of all jobs that ran: from planned places, and others.

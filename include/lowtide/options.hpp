@@ -52,8 +52,8 @@ struct SessionOptions {
   ArenaGrowth arena = ArenaGrowth::same_as_requested;
   /// Threads of the operators; 0: one per physical core. Part of every claim about bits.
   int threads = 0;
-  /// Remember measured peaks from one process to the next. The file may be deleted at any time. Empty: do
-  /// not.
+  /// Remember measured peaks from one process to the next, and in the folder of this name with ".runs" behind
+  /// it what jobs ask for. Both may be deleted at any time. Empty: do not.
   std::string learned_file;
 };
 

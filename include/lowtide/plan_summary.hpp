@@ -46,7 +46,7 @@ struct PlanSummary {
       0;  // weights and state copied in every job (from the second on, where weights are kept)
   Bytes activation_bytes = 0;  // inputs, intermediate results and outputs, each in its place of one region
   Bytes activation_lower_bound_bytes = 0;  // the most of them that is alive at once: no region can be smaller
-  Bytes workspace_bytes = 0;  // what operators take inside, beyond activation_bytes
+  Bytes workspace_bytes = 0;               // what operators take inside, beyond activation_bytes
   WorkspaceState workspace_state = WorkspaceState::bound;
   int wave = 1;                       // jobs that pass a group of layers together
   int groups = 1;                     // groups of layers of the wave

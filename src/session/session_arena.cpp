@@ -1,5 +1,7 @@
 // Planned places for what the jobs of a session ask for: which pattern a wave follows, and what is learned
 // from it.
+#include <torch/version.h>
+
 #include "lowtide/log.hpp"
 #include "session/session_impl.hpp"
 
@@ -12,12 +14,11 @@ constexpr int kMostFaults = 3;
 /// Beyond it faults are counted from the beginning.
 constexpr std::size_t kMostKnownFaults = 1024;
 
-/// Whatever makes two waves of a session ask for the same memory in the same order: the model, how its jobs
-/// walk, and all their shapes. Device and threads are the session's.
-std::string pattern_key(std::size_t index, const detail::Variant& variant, const std::string& shapes) {
-  std::string key = "model " + std::to_string(index) + (variant.spill ? ", spilling" : "") + ", groups";
-  for (const plan::StepGroup& group : variant.walk.groups) key += " " + std::to_string(group.end);
-  return key + ", positions " + std::to_string(variant.walk.positions.size()) + ", jobs " + shapes;
+/// How the jobs walk.
+std::string walk_text(const detail::Variant& variant) {
+  std::string text = variant.spill ? "spilling, groups" : "groups";
+  for (const plan::StepGroup& group : variant.walk.groups) text += " " + std::to_string(group.end);
+  return text + ", positions " + std::to_string(variant.walk.positions.size());
 }
 
 }  // namespace
@@ -33,9 +34,12 @@ Session::Impl::ArenaRun Session::Impl::open_arena(std::size_t index, const std::
     plannable = plannable && shape.bounded;
     run.text += (run.text.empty() ? "" : "; ") + shape.text;
   }
-  run.key = pattern_key(index, *plan->models.at(index).variant, run.text);
+  // Whatever makes two waves ask for the same memory in the same order.
+  run.key = "torch " TORCH_VERSION ", model " + entries[index].data->fingerprint() + ", card " + card.name +
+            ", threads " + std::to_string(threads) + ", " + walk_text(*plan->models.at(index).variant) +
+            ", jobs " + run.text;
   if (plannable && !measured) {
-    run.pattern = patterns.find(run.key);
+    run.pattern = find_pattern(run.key);
     if (run.pattern && run.pattern->region_bytes() > proved) run.pattern = nullptr;
   }
   run.records = plannable && !run.pattern;
@@ -65,6 +69,16 @@ Session::Impl::ArenaRun Session::Impl::open_arena(std::size_t index, const std::
   return run;
 }
 
+/// Of this session, or of an earlier process.
+std::shared_ptr<const memory::MemoryPattern> Session::Impl::find_pattern(const std::string& key) {
+  if (auto known = patterns.find(key)) return known;
+  if (pattern_faults.contains(key)) return nullptr;  // it was looked up, and did not hold what it promised
+  const auto trace = pattern_store.find(key);
+  if (!trace) return nullptr;
+  patterns.put(key, detail::make_pattern(*trace));
+  return patterns.find(key);
+}
+
 /// A pattern was of no use. Returns how often so far.
 int Session::Impl::count_fault(const std::string& key) {
   if (pattern_faults.size() > kMostKnownFaults) pattern_faults.clear();
@@ -83,7 +97,8 @@ Bytes Session::Impl::learn_pattern(const ArenaRun& run, bool complete) {
   if (!run.planned_places || !complete) return 0;
   if (!run.pattern) {
     if (!run.records) return 0;
-    const auto fresh = detail::make_pattern(arena.take_trace());
+    const memory::RequestTrace trace = arena.take_trace();
+    const auto fresh = detail::make_pattern(trace);
     const bool fits = fresh->region_bytes() <= run.proved;
     log_message(LogLevel::debug, "memory pattern: " + run.text + " was not known; " +
                                      std::to_string(arena.misses()) + " requests were met one by one and " +
@@ -93,6 +108,7 @@ Bytes Session::Impl::learn_pattern(const ArenaRun& run, bool complete) {
                                      format_bytes(fresh->live_peak()) + " of it alive at once");
     if (!fits) return 0;
     patterns.put(run.key, fresh);
+    pattern_store.put(run.key, trace);
     return fresh->region_bytes();
   }
   if (arena.misses() > 0) {

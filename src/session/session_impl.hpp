@@ -21,6 +21,7 @@
 #include "session/learned_shapes.hpp"
 #include "session/loaded_model.hpp"
 #include "session/pattern_cache.hpp"
+#include "session/pattern_store.hpp"
 #include "session/session_planner.hpp"
 #include "session/step_recorder.hpp"
 
@@ -80,6 +81,7 @@ struct Session::Impl {
   std::unique_ptr<detail::StepRecorder> recorder_for(std::size_t index, const detail::ShapePlan& shape);
   ArenaRun open_arena(std::size_t index, const std::vector<PreparedJob>& prepared, Bytes proved,
                       bool measured);
+  std::shared_ptr<const memory::MemoryPattern> find_pattern(const std::string& key);
   int count_fault(const std::string& key);
   void count_requests(const ArenaRun& run, JobStats& stats) const;
   Bytes learn_pattern(const ArenaRun& run, bool complete);
@@ -109,6 +111,7 @@ struct Session::Impl {
   Bytes library_bytes = 0;                // what libraries held on the device after the last job
   std::map<std::string, int> shapes_run;  // times, by learned key
   detail::PatternCache patterns;
+  detail::PatternStore pattern_store;
   memory::ActivationArena arena;
   std::map<std::string, int> pattern_faults;  // runs with misses, by key of the pattern
   std::size_t jobs = 0;

@@ -21,7 +21,8 @@ constexpr std::size_t kMaxShapePlans = 256;
 Session::Impl::Impl(const SessionOptions& session_options)
     : options(session_options),
       spec(device::parse_device_spec(session_options.device)),
-      learned(session_options.learned_file) {
+      learned(session_options.learned_file),
+      pattern_store(session_options.learned_file.empty() ? "" : session_options.learned_file + ".runs") {
   if (!capped() && (options.vram_cap || options.low_vram))
     throw UsageError(
         std::string(options.vram_cap ? "--vram-cap" : "--low-vram") +

@@ -145,6 +145,26 @@ TEST_CASE(
   CHECK(levels.size() == 1);
 }
 
+TEST_CASE("a later process knows from its first job on what an earlier one has recorded") {
+  const Model model = Model::open(path_of("blocks_12x64"));
+  const std::vector<at::Tensor> inputs{ids(2, 64)};
+  const auto expected = on_cpu(model, inputs);
+  const test::TempFolder folder;
+  const SessionOptions options{
+      .device = "sim", .threads = 1, .learned_file = (folder / "learned.json").string()};
+  {
+    Session session(options);
+    const ModelHandle handle = session.add(model);
+    for (int job = 0; job < 2; ++job) session.run(handle, inputs);
+    CHECK(*session.last_job().plan_hits == 0);
+    session.remember();
+  }
+  Session session(options);
+  CHECK(same_bits(session.run(session.add(model), inputs), expected));
+  CHECK(*session.last_job().plan_misses == 0);
+  CHECK(*session.last_job().plan_hits > 100);
+}
+
 TEST_CASE("without patterns each request is met by itself, with the same bits") {
   const Model model = Model::open(path_of("blocks_12x64"));
   const std::vector<at::Tensor> inputs{ids(2, 64)};
