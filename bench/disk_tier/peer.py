@@ -45,6 +45,7 @@ def main():
         device = torch.device("cpu")
     from accelerate import disk_offload
 
+    torch.set_num_threads(1)  # as lowtide's runs: on a machine that does other things threads wait for each other
     torch.manual_seed(0)
     family = importlib.import_module(f"models.families.{MODELS[name].family}")
     model = getattr(family, name)().module.eval().requires_grad_(False)

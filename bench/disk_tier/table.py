@@ -78,7 +78,7 @@ def lowtide(archive, cap, jobs, options, scratch):
         inputs.append(str(path))
     report = scratch / "report.json"
     command = [str(LOWTIDE), "run", str(archive), *inputs, "--out", str(scratch / "out"), "--ram-cap", str(cap),
-               "--report", str(report), "--quiet", *options]
+               "--report", str(report), "--quiet", "--threads", "1", *options]
     subprocess.run(command, check=True, env={**os.environ, "XDG_CACHE_HOME": str(scratch / "cache")})
     from safetensors.torch import load_file
     import torch

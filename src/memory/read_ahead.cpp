@@ -36,24 +36,32 @@ ReadAhead::ReadAhead(const FileIdentity& file, std::span<const Extent> order, st
     throw std::logic_error("a ring has two pieces at least, of whole blocks");
   arrange(order);
   if (reads_.empty()) return;
+  done_.assign(reads_.size(), false);
   open();
   try {
     check_identity();
-    thread_ = std::thread([this] { work(); });
+    for (std::thread& thread : threads_) thread = std::thread([this] { work(); });
   } catch (...) {
-    ::close(fd_);
+    finish_threads();
     throw;
   }
 }
 
 ReadAhead::~ReadAhead() {
+  finish_threads();
+}
+
+void ReadAhead::finish_threads() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
   if (fd_ >= 0) ::close(fd_);
+  if (direct_fd_ >= 0) ::close(direct_fd_);
 }
 
 /// Cuts the order into reads of at most a piece.
@@ -102,28 +110,36 @@ void ReadAhead::check_identity() const {
     throw ArchiveError(quoted(file_.path) + " changed while it was in use; leave it alone and start again");
 }
 
+/// The file system took O_DIRECT when the file was opened, and refuses it now.
+void ReadAhead::read_buffered() {
+  const std::lock_guard lock(mutex_);
+  if (!direct_) return;
+  const int buffered = ::open(file_.path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (buffered < 0)
+    throw ArchiveError("cannot open " + quoted(file_.path) + ": " + std::strerror(errno) +
+                       "; check path and permissions");
+  direct_fd_ = fd_.exchange(buffered);
+  direct_ = false;
+  check_identity();
+}
+
 /// Reads whole blocks, so that direct reads work; the file may end in the last of them.
 void ReadAhead::fill(const Read& read, std::byte* piece) {
   const Bytes whole = round_up(read.bytes, kReadBlock);
   for (Bytes done = 0; done < read.bytes;) {
+    const bool direct = direct_;
     const ssize_t got = pread_(fd_, piece + done, whole - done, static_cast<off_t>(read.offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EINVAL && direct_) {  // the file system takes O_DIRECT and then does not
-      const int buffered = ::open(file_.path.c_str(), O_RDONLY | O_CLOEXEC);
-      if (buffered >= 0) {
-        ::close(fd_);
-        fd_ = buffered;
-        direct_ = false;
-        check_identity();
-        continue;
-      }
+    if (got < 0 && errno == EINVAL && direct) {
+      read_buffered();
+      continue;
     }
     if (got < 0)
       throw ArchiveError("cannot read " + quoted(file_.path) + ": " + std::strerror(errno) +
                          "; check the disk");
     done += static_cast<Bytes>(got);
     // A direct read stops inside a sector only where the file ends, and could not go on from there.
-    const bool ended = got == 0 || (direct_ && static_cast<Bytes>(got) % kSector != 0);
+    const bool ended = got == 0 || (direct && static_cast<Bytes>(got) % kSector != 0);
     if (ended && done < read.bytes)
       throw ArchiveError(quoted(file_.path) + " became shorter while it was in use; export or copy it again");
   }
@@ -131,38 +147,49 @@ void ReadAhead::fill(const Read& read, std::byte* piece) {
     ::posix_fadvise(fd_, static_cast<off_t>(read.offset), static_cast<off_t>(whole), POSIX_FADV_DONTNEED);
 }
 
+/// The next read, as soon as its piece is free; nothing when there is no more to do.
+std::optional<std::size_t> ReadAhead::take_read() {
+  std::unique_lock lock(mutex_);
+  const auto over = [&] { return stop_ || error_ != nullptr || taken_ == reads_.size(); };
+  changed_.wait(lock, [&] { return over() || taken_ < released_ + pieces_; });
+  if (over()) return std::nullopt;
+  return taken_++;
+}
+
 void ReadAhead::work() noexcept {
-  for (std::size_t i = 0; i < reads_.size(); ++i) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stop_ || i < released_ + pieces_; });
-      if (stop_) return;
-    }
+  while (const std::optional<std::size_t> read = take_read()) {
     std::exception_ptr error;
     try {
-      fill(reads_[i], ring_.data() + (i % pieces_) * piece_bytes_);
-      // The last piece is handed out only if nobody wrote to the file while the others were read.
-      if (i + 1 == reads_.size()) check_identity();
+      fill(reads_[*read], ring_.data() + (*read % pieces_) * piece_bytes_);
     } catch (...) {
       error = std::current_exception();
     }
     {
       const std::lock_guard lock(mutex_);
-      if (error) {
+      ++completed_;
+      try {
+        // What comes last is handed out only if nobody wrote to the file meanwhile.
+        if (!error && completed_ == reads_.size()) check_identity();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      if (!error) {
+        bytes_read_ += reads_[*read].wanted;
+        done_[*read] = true;
+        while (filled_ < done_.size() && done_[filled_]) ++filled_;
+      } else if (error_ == nullptr || *read < error_at_) {
         error_ = error;
-      } else {
-        filled_ = i + 1;
-        bytes_read_ += reads_[i].wanted;
+        error_at_ = *read;
       }
     }
     changed_.notify_all();
-    if (error) return;
   }
 }
 
 bool ReadAhead::ready() const {
   const std::lock_guard lock(mutex_);
-  return error_ != nullptr || next_slice_ == slices_.size() || slices_[next_slice_].read < filled_;
+  return next_slice_ == slices_.size() || slices_[next_slice_].read < filled_ ||
+         (error_ != nullptr && error_at_ == filled_);
 }
 
 ReadAhead::Part ReadAhead::next() {
@@ -170,7 +197,7 @@ ReadAhead::Part ReadAhead::next() {
   const Slice& slice = slices_[next_slice_];
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return error_ != nullptr || slice.read < filled_; });
+    changed_.wait(lock, [&] { return slice.read < filled_ || (error_ != nullptr && error_at_ == filled_); });
     if (slice.read >= filled_) std::rethrow_exception(error_);
   }
   ++next_slice_;

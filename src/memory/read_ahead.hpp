@@ -1,15 +1,18 @@
 // Reads parts of a file ahead of their use, in a given order, through a ring of memory: large sequential
-// reads on a thread of their own, past the page cache where the file system allows.
+// reads on threads of their own, past the page cache where the file system allows.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -50,7 +53,7 @@ class ReadAhead {
   /// when the file cannot be opened or is not the one that was checked.
   ReadAhead(const FileIdentity& file, std::span<const Extent> order, std::span<std::byte> ring,
             Bytes piece_bytes, Pread pread = ::pread);
-  /// Stops reading; waits for the read in progress.
+  /// Stops reading; waits for the reads in progress.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
@@ -91,28 +94,39 @@ class ReadAhead {
   void arrange(std::span<const Extent> order);
   void open();
   void check_identity() const;
+  /// Two, so that the disk has something to do while one of them waits for a core.
+  static constexpr std::size_t kReaders = 2;
+
+  std::optional<std::size_t> take_read();
   void work() noexcept;
   void fill(const Read& read, std::byte* piece);
+  void read_buffered();
+  void finish_threads() noexcept;
 
   FileIdentity file_;
   std::span<std::byte> ring_;
   Bytes piece_bytes_;
   std::size_t pieces_;
   Pread pread_;
-  int fd_ = -1;
-  bool direct_ = false;
+  std::atomic<int> fd_{-1};
+  int direct_fd_ = -1;  // that direct reads turned out not to work with
+  std::atomic<bool> direct_{false};
   std::vector<Read> reads_;
   std::vector<Slice> slices_;
   std::size_t next_slice_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t filled_ = 0;    // reads that are in memory
+  std::size_t taken_ = 0;  // reads that a thread has begun with
+  std::size_t completed_ = 0;
+  std::vector<bool> done_;    // per read
+  std::size_t filled_ = 0;    // reads that are in memory with all before them
   std::size_t released_ = 0;  // of them, those whose piece is free again
   Bytes bytes_read_ = 0;
-  std::exception_ptr error_;
+  std::exception_ptr error_;  // of the earliest read that failed
+  std::size_t error_at_ = 0;
   bool stop_ = false;
-  std::thread thread_;
+  std::array<std::thread, kReaders> threads_;
 };
 
 }  // namespace lowtide::memory

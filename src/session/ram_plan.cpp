@@ -11,7 +11,7 @@ namespace {
 
 /// What the program itself comes to beyond its start: LibTorch's tables and thread pools, the device's
 /// registration, buffers for files and reports. Measured (docs/architecture.md) and rounded up.
-constexpr Bytes kProgramBytes = 32_MiB;
+constexpr Bytes kProgramBytes = 40_MiB;
 /// Parsed graph with what plans and the executor know of it, per node and per weight; reading it is the peak.
 constexpr Bytes kNodeBytes = 10 * 1024;
 constexpr Bytes kWeightBytes = 2 * 1024;

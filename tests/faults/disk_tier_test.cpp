@@ -36,7 +36,7 @@ TEST_CASE("whenever copies out of the ring are carried out, results have the bit
     Session session(tight_everywhere(subject));
     const ModelHandle handle = session.add(subject.model);
     REQUIRE(same_bits(session.run(handle, subject.inputs), subject.expected));
-    for (int seed = 1; seed <= 40; ++seed) {
+    for (int seed = 1; seed <= 20; ++seed) {
       CAPTURE(seed);
       inject("{\"order_seed\": " + std::to_string(seed) + "}");
       CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
@@ -49,7 +49,7 @@ TEST_CASE(
     "a refused allocation while weights come from disk: the job goes on or fails alone, and reading goes "
     "on") {
   set_log_sink([](LogLevel, const std::string&) {});
-  for (const char* name : {"blocks_12x64", "page_orientation", "zoo_mutate_input"}) {
+  for (const char* name : {"ocr_cls", "zoo_mutate_input"}) {
     CAPTURE(name);
     const Subject subject(name);
     Session session(tight_everywhere(subject));
