@@ -20,6 +20,7 @@ constexpr int kLargestWave = 4096;
 struct RawOptions {
   std::string device;
   std::string vram_cap;
+  std::string ram_cap;
   std::string after_job = "keep";
   std::string wave;
   std::string pattern = "on";
@@ -86,6 +87,12 @@ void add_device_options(CLI::App& command, RawOptions& raw, CommonOptions& commo
                   "limit for all device memory, context included: 2GiB, 512MiB, bytes")
       ->group("Device and memory");
   command
+      .add_option(
+          "--ram-cap", raw.ram_cap,
+          "limit for host memory beyond the program's start; weights that do not fit are read from the "
+          "archive in every pass")
+      ->group("Device and memory");
+  command
       .add_flag("--low-vram", common.session.low_vram,
                 "pick a low cap and give everything back after each job")
       ->group("Device and memory");
@@ -138,6 +145,7 @@ void add_report_options(CLI::App& command, CommonOptions& common) {
 void finish(CommonOptions& common, const RawOptions& raw, const CLI::App& command, const char* without_gpu) {
   common.session.device = !raw.device.empty() ? raw.device : device::cuda_available() ? "cuda" : without_gpu;
   if (!raw.vram_cap.empty()) common.session.vram_cap = parse_bytes(raw.vram_cap);
+  if (!raw.ram_cap.empty()) common.session.ram_cap = parse_bytes(raw.ram_cap);
   common.session.after_job = raw.after_job == "release" ? AfterJob::release : AfterJob::keep;
   common.session.learned_file = learned_file();
   if (is_given(command, "--wave")) common.session.wave = parse_wave(raw.wave);
@@ -191,8 +199,9 @@ std::string join_words(const std::vector<std::string>& words) {
 }
 
 bool same_settings(const SessionOptions& a, const SessionOptions& b) {
-  return a.device == b.device && a.vram_cap == b.vram_cap && a.low_vram == b.low_vram &&
-         a.after_job == b.after_job && a.pattern == b.pattern && a.arena == b.arena && a.threads == b.threads;
+  return a.device == b.device && a.vram_cap == b.vram_cap && a.ram_cap == b.ram_cap &&
+         a.low_vram == b.low_vram && a.after_job == b.after_job && a.pattern == b.pattern &&
+         a.arena == b.arena && a.threads == b.threads;
 }
 
 /// Whether of an option that is given twice the later one counts.

@@ -37,11 +37,15 @@ std::string jobs_text(int jobs) {
 std::string heading(const PlanPage& page) {
   const PlanSummary& plan = page.plan;
   std::string text = tensor_file::printable(plan.model) + ": " + plan.shapes + "\n";
+  if (!plan.peak_bytes && plan.ram)
+    return text + "on the cpu, RAM cap " + format_bytes(plan.ram->cap_bytes) +
+           ": weights in slots in host memory\n";
   if (!plan.peak_bytes)
     return text + "on the cpu, where weights are used in place: nothing is moved or capped\n";
   text += figures_of(page.device);
   if (page.device.total_bytes) text += " with " + format_bytes(*page.device.total_bytes);
   if (page.cap) text += ", cap " + format_bytes(*page.cap);
+  if (plan.ram) text += ", RAM cap " + format_bytes(plan.ram->cap_bytes);
   return text + "\n";
 }
 
@@ -96,6 +100,26 @@ std::string memory(const PlanPage& page) {
   return text;
 }
 
+/// The disk tier.
+std::string host_memory(const PlanPage& page) {
+  const PlanSummary& plan = page.plan;
+  if (!plan.ram) return {};
+  const RamSummary& ram = *plan.ram;
+  std::string text = "host memory\n";
+  text += row("  program and graphs", ram.program_bytes, "allowed for, beyond the program's start");
+  text += row("+ jobs", ram.jobs_bytes,
+              plan.peak_bytes ? "inputs, results, buffers for them" : "inputs, results, activations");
+  text += row("+ ring", ram.ring_bytes, "through which weights come from disk");
+  text += row("+ weights", ram.weight_bytes, plan.peak_bytes ? "held in memory" : "that stay in memory");
+  text += row("  RAM cap", ram.cap_bytes);
+  text += row("  smallest RAM cap", ram.min_cap_bytes, "one byte less is refused");
+  text += row("  from disk", plan.disk_bytes_per_pass,
+              plan.disk_bytes_per_pass == 0 ? ""
+              : plan.wave > 1               ? "read for every wave"
+                                            : "read for every job");
+  return text;
+}
+
 std::string waves(const PlanPage& page) {
   const PlanSummary& plan = page.plan;
   if (plan.wave <= 1 && page.wave_asked == 1) return {};
@@ -115,6 +139,7 @@ std::string time(const PlanPage& page) {
   const double wave_s = *plan.predicted_s * plan.wave;
   text += time_row("a job", *plan.predicted_s,
                    plan.wave > 1 ? "its share of " + seconds_text(wave_s) + " for the wave" : "");
+  if (plan.disk_bytes_per_pass > 0) text += "  weights from disk are assumed to come with 1 GB/s\n";
   text += time_row("  compute", plan.compute_s);
   text += time_row("  copies", plan.copy_s, plan.copy_s > 0 ? "beside compute as far as they can" : "");
   text += time_row("  compute waits for copies", plan.stall_s);
@@ -169,8 +194,8 @@ std::string figures_of(const DeviceSummary& device) {
 std::string plan_page(const PlanPage& page) {
   std::string text = heading(page) + "\n" + memory(page);
   std::string low_vram = page.low_vram ? "low-vram\n  " + low_vram_text(*page.low_vram) + "\n" : "";
-  for (const std::string& section :
-       {low_vram, weights_text(page.plan, page.verbose), waves(page), time(page), curve(page)})
+  for (const std::string& section : {host_memory(page), low_vram, weights_text(page.plan, page.verbose),
+                                     waves(page), time(page), curve(page)})
     if (!section.empty()) text += "\n" + section;
   return text;
 }

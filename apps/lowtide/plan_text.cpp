@@ -8,10 +8,16 @@ namespace lowtide::app {
 
 std::string plan_line(const PlanSummary& plan) {
   std::string text = plan.model + " " + plan.shapes;
+  const std::string disk = plan.ram ? ", " + format_bytes(plan.ram->weight_bytes) +
+                                          " of weights in memory, " + format_bytes(plan.disk_bytes_per_pass) +
+                                          " from disk" + (plan.wave > 1 ? " a wave" : " a job")
+                                    : "";
+  if (!plan.peak_bytes && plan.ram) return text + ": weights in slots" + disk;
   if (!plan.peak_bytes) return text + ": weights in place, nothing capped";
   text += ": peak " + format_bytes(*plan.peak_bytes) + ", smallest cap " + format_bytes(*plan.min_cap_bytes) +
           ", resident " + format_bytes(plan.resident_bytes) + ", streamed " +
           format_bytes(plan.streamed_bytes_per_pass) + (plan.wave > 1 ? " a wave" : " a job");
+  text += disk;
   if (plan.wave > 1) text += ", waves of " + std::to_string(plan.wave) + " jobs";
   if (!plan.exact) text += ", not exact";
   if (plan.predicted_s) text += ", predicted " + seconds_text(*plan.predicted_s) + " a job";

@@ -37,7 +37,10 @@ ordered_json plan_json(const PlanSummary& plan) {
           {"workspace_bytes", plan.workspace_bytes},
           {"workspace_state", plan.workspace_state == WorkspaceState::bound ? "bound" : "learned"},
           {"wave", plan.wave},
-          {"predicted_s", or_null(plan.predicted_s)}};
+          {"predicted_s", or_null(plan.predicted_s)},
+          {"min_ram_cap_bytes", plan.ram ? ordered_json(plan.ram->min_cap_bytes) : ordered_json(nullptr)},
+          {"ram_weight_bytes", plan.ram ? ordered_json(plan.ram->weight_bytes) : ordered_json(nullptr)},
+          {"disk_bytes_per_pass", plan.ram ? ordered_json(plan.disk_bytes_per_pass) : ordered_json(nullptr)}};
 }
 
 /// Where no plan was possible, the caps with which one would be are all that is known.
@@ -46,6 +49,7 @@ ordered_json empty_plan_json(const Report& report) {
   for (auto& [key, value] : plan.items()) value = nullptr;
   plan["min_cap_bytes"] = or_null(report.min_cap_bytes);
   plan["min_cap_split_bytes"] = or_null(report.min_cap_split_bytes);
+  plan["min_ram_cap_bytes"] = or_null(report.min_ram_cap_bytes);
   return plan;
 }
 
@@ -103,7 +107,7 @@ ordered_json measured_json(const Report& report) {
           {"h2d_bytes", stats.h2d_bytes},
           {"h2d_copies", stats.h2d_copies},
           {"d2h_bytes", stats.d2h_bytes},
-          {"disk_read_bytes", nullptr},
+          {"disk_read_bytes", or_null(stats.disk_read_bytes)},
           {"weight_bytes", weights},
           {"pinned_bytes", stats.pinned_bytes},
           {"host_peak_bytes", host_peak_bytes()},
@@ -133,6 +137,7 @@ Report session_report(const Session& session) {
   report.threads = session.threads();
   report.cap_bytes = session.cap_bytes();
   report.low_vram = session.low_vram();
+  report.ram_cap_bytes = session.ram_cap_bytes();
   return report;
 }
 
@@ -147,8 +152,12 @@ void require_writable(const std::optional<std::filesystem::path>& path, const st
 }
 
 void refuse(Report& report, const PlanInfeasible& reason, std::optional<Bytes> cap) {
-  report.min_cap_bytes = reason.min_cap();
-  report.min_cap_split_bytes = reason.min_cap_split();
+  if (const auto* ram = dynamic_cast<const RamCapTooSmall*>(&reason)) {
+    report.min_ram_cap_bytes = ram->min_ram_cap();
+  } else {
+    report.min_cap_bytes = reason.min_cap();
+    report.min_cap_split_bytes = reason.min_cap_split();
+  }
   report.cap_bytes = cap;
 }
 
@@ -161,6 +170,7 @@ void write_report(const std::filesystem::path& path, const Report& report) {
                       {"total_bytes", or_null(report.device.total_bytes)}}},
                     {"threads", report.threads},
                     {"cap_bytes", or_null(report.cap_bytes)},
+                    {"ram_cap_bytes", or_null(report.ram_cap_bytes)},
                     {"low_vram", report.low_vram}};
   const auto highest = std::max_element(
       report.plans.begin(), report.plans.end(),

@@ -28,10 +28,12 @@ struct Report {
   DeviceSummary device;
   int threads = 1;
   std::optional<Bytes> cap_bytes;
+  std::optional<Bytes> ram_cap_bytes;
   bool low_vram = false;
   std::vector<PlanSummary> plans;
   std::optional<Bytes> min_cap_bytes;  // where no plan was possible, as the next
   std::optional<Bytes> min_cap_split_bytes;
+  std::optional<Bytes> min_ram_cap_bytes;
   std::optional<SessionStats> stats;  // nothing was run: zeros
   double wall_s = 0;
   std::vector<ReportedModel> models;

@@ -54,6 +54,18 @@ class PlanInfeasible : public Error {
   std::optional<Bytes> min_cap_split_;
 };
 
+/// The same for the cap on host memory (SessionOptions::ram_cap).
+class RamCapTooSmall : public PlanInfeasible {
+ public:
+  RamCapTooSmall(const std::string& message, Bytes min_ram_cap)
+      : PlanInfeasible(message, 0), min_ram_cap_(min_ram_cap) {}
+  /// The smallest RAM cap with which the same work runs. min_cap() is not known.
+  Bytes min_ram_cap() const { return min_ram_cap_; }
+
+ private:
+  Bytes min_ram_cap_;
+};
+
 /// An allocation was refused although the plan foresaw it, or nothing foresaw it. Fails the job, not the
 /// batch.
 class OutOfBudget : public Error {

@@ -33,6 +33,12 @@ struct SessionOptions {
   /// Upper limit for everything the process causes on the device, context included. Default: the card's
   /// memory.
   std::optional<Bytes> vram_cap;
+  /// Upper limit for the anonymous host memory that the process takes beyond its own start (on the simulated
+  /// card beyond the card's bytes, too): weights in memory, buffers, graphs, inputs and results, on the cpu
+  /// also activations. Weights that do not fit stay in the archive file and are read once per pass, ahead of
+  /// their use. Default: all weights in memory, on the cpu mapped from the file. docs/architecture.md has how
+  /// it is divided.
+  std::optional<Bytes> ram_cap;
   /// Pick the cap: as little memory as costs no more than 20 % of resident time, at most 40 % of the resident
   /// peak. Implies AfterJob::release. `vram_cap` overrides the choice.
   bool low_vram = false;

@@ -30,6 +30,17 @@ struct PlannedStall {
   double seconds = 0;
 };
 
+/// How a cap on host memory is divided (SessionOptions::ram_cap). `weight_bytes` are of this model, the rest
+/// of the session.
+struct RamSummary {
+  Bytes cap_bytes = 0;
+  Bytes min_cap_bytes = 0;  // the smallest with which this works
+  Bytes program_bytes = 0;  // the program beyond its start, and the graphs
+  Bytes jobs_bytes = 0;     // inputs, results, buffers for them; on the cpu activations
+  Bytes ring_bytes = 0;     // through which weights come from disk; 0: none do
+  Bytes weight_bytes = 0;   // held in memory, tables that are looked up included
+};
+
 /// All bytes. Without value where the device has no such notion (cpu).
 struct PlanSummary {
   std::string model;
@@ -44,7 +55,9 @@ struct PlanSummary {
   Bytes resident_bytes = 0;  // weights that are copied once per batch
   Bytes streamed_bytes_per_pass =
       0;  // weights and state copied in every job (from the second on, where weights are kept)
-  Bytes activation_bytes = 0;  // inputs, intermediate results and outputs, each in its place of one region
+  std::optional<RamSummary> ram;  // with a cap on host memory
+  Bytes disk_bytes_per_pass = 0;  // with it: read from the archive in every job or wave, in the steady state
+  Bytes activation_bytes = 0;     // inputs, intermediate results and outputs, each in its place of one region
   Bytes activation_lower_bound_bytes = 0;  // the most of them that is alive at once: no region can be smaller
   Bytes workspace_bytes = 0;               // what operators take inside, beyond activation_bytes
   WorkspaceState workspace_state = WorkspaceState::bound;

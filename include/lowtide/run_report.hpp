@@ -23,7 +23,8 @@ struct JobStats {
   /// planned (cpu, cuda).
   std::optional<std::uint64_t> plan_hits;
   std::optional<std::uint64_t> plan_misses;
-  bool first_of_shape = true;  // no job of this model and shape ran before it in the session
+  std::optional<Bytes> disk_read_bytes;  // with a RAM cap: bytes of weights read from the archive
+  bool first_of_shape = true;            // no job of this model and shape ran before it in the session
 };
 
 /// Totals of a session so far.
@@ -42,6 +43,8 @@ struct SessionStats {
   Bytes h2d_copies = 0;
   Bytes d2h_bytes = 0;
   Bytes pinned_bytes = 0;
+  /// With a RAM cap: bytes of weights read from the archive, those that then stay in memory included.
+  std::optional<Bytes> disk_read_bytes;
   std::size_t jobs = 0;
 };
 

@@ -57,8 +57,8 @@ class Session {
 
   /// Plans for exactly these jobs together: one cap, one slab for weights, one proof per model and shape.
   /// Replaces the plan before it. Touches nothing on the device. Throws PlanInfeasible with the smallest cap
-  /// that works, InputError for shapes the model does not take. Summaries in order of first appearance, equal
-  /// jobs once.
+  /// that works, RamCapTooSmall with the smallest RAM cap, InputError for shapes the model does not take.
+  /// Summaries in order of first appearance, equal jobs once.
   std::vector<PlanSummary> plan_jobs(const std::vector<PlannedJob>& jobs);
   /// The same for one model and shape.
   PlanSummary plan(ModelHandle model, const InputShapes& shapes);
@@ -70,12 +70,13 @@ class Session {
   /// Results are on the host, in flattened order, contiguous; undefined for None; integers and floats as 0-d
   /// tensors. Inputs are not modified. State (buffers the model writes) starts from the archive's values. A
   /// shape that was not planned is planned now. Throws InputError, PlanInfeasible, OutOfBudget,
-  /// OperatorError, Cancelled; the device is then back at its baseline.
+  /// OperatorError, Cancelled, and ArchiveError when the model's file cannot be read or changed; the device
+  /// is then back at its baseline.
   std::vector<at::Tensor> run(ModelHandle model, const std::vector<at::Tensor>& inputs);
   /// Runs jobs of one model in layer-major waves of the planned size: all jobs of a wave pass a group of
   /// layers before the next group's weights arrive. Results in the order of `jobs`, the same bits as run()
   /// gives. A job that fails leaves its wave, the others finish. Throws what ends all of them: DeviceError,
-  /// Cancelled, PlanInfeasible.
+  /// Cancelled, PlanInfeasible, ArchiveError.
   std::vector<JobOutcome> run_many(ModelHandle model, const std::vector<std::vector<at::Tensor>>& jobs);
   /// Of the last run, also of one that failed on the device.
   const JobStats& last_job() const;
@@ -98,6 +99,8 @@ class Session {
   DeviceSummary device_summary() const;
   /// The cap in force, context included; nothing on the cpu.
   std::optional<Bytes> cap_bytes() const;
+  /// SessionOptions::ram_cap.
+  std::optional<Bytes> ram_cap_bytes() const;
   /// With low_vram: smallest cap within 20 % of resident time, 40 % of the resident peak, smallest feasible
   /// (each with context).
   struct LowVramChoice {

@@ -22,10 +22,13 @@ struct Unit {
   std::string name;
   Bytes bytes = 0;
   std::vector<StepId> uses;  // ascending, each step once, never empty
-  /// Several storages in one: it travels once a pass, however far apart their uses are.
+  /// It travels once a pass, however far apart its uses are: several storages in one, or weights that are
+  /// read from disk.
   bool packed = false;
   /// Written by the program: stays on the device for the whole job and is copied anew for every job.
   bool state = false;
+  /// Rate at which its bytes come to the link where that is slower than the link (from disk); 0: at once.
+  double source_bytes_per_s = 0;
 };
 
 /// The host-to-device link as the schedule sees it.

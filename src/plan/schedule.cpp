@@ -9,8 +9,12 @@ namespace lowtide::plan {
 Timeline::Timeline(const ResidencyProblem& problem) : problem_(problem) {
   const std::size_t steps = problem.steps.size();
   copy_s_.reserve(problem.units.size());
-  for (const Unit& unit : problem.units)
-    copy_s_.push_back(problem.link.latency_s + static_cast<double>(unit.bytes) / problem.link.bytes_per_s);
+  for (const Unit& unit : problem.units) {
+    const double rate = unit.source_bytes_per_s > 0
+                            ? std::min(unit.source_bytes_per_s, problem.link.bytes_per_s)
+                            : problem.link.bytes_per_s;
+    copy_s_.push_back(problem.link.latency_s + static_cast<double>(unit.bytes) / rate);
+  }
 
   host_before_.resize(steps + 1);
   kernel_before_.resize(steps + 1);

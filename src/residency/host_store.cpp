@@ -27,6 +27,9 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
+  /// What was read shall not fill the system's cache: it is not asked for again.
+  void drop_cache() const { ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED); }
+
   void read(std::byte* to, Bytes size, Bytes offset) const {
     while (size > 0) {
       const ssize_t got = ::pread(fd_, to, std::min<Bytes>(size, Bytes{1} << 30), static_cast<off_t>(offset));
@@ -53,17 +56,17 @@ constexpr Bytes kUnitAlignment = 4096;
 /// Large enough that page locks, slow calls, are few; small enough that a refused one is not everything.
 constexpr Bytes kSlabBytes = 64 * 1024 * 1024;
 
-Bytes aligned(Bytes unit_bytes) {
+}  // namespace
+
+Bytes stored_bytes(Bytes unit_bytes) {
   return round_up(unit_bytes, unit_bytes >= kUnitAlignment ? kUnitAlignment : 64);
 }
-
-}  // namespace
 
 /// Fills a store: first what others hold already, then memory for the rest, then its content.
 class HostStore::Loader {
  public:
   Loader(HostStore& store, const std::filesystem::path& archive, const graph::WeightTable& weights,
-         device::DeviceExtras& extras, const HostStoreOptions& options)
+         device::DeviceExtras* extras, const HostStoreOptions& options)
       : store_(store), file_(archive), weights_(weights), extras_(extras), options_(options) {}
 
   /// Storages that lie and travel together.
@@ -82,14 +85,14 @@ class HostStore::Loader {
       if (group.place == nullptr) own.push_back(&group);
     }
     Bytes total = 0, locked_bytes = 0;
-    bool refused = !page_locked;
+    bool refused = !page_locked || extras_ == nullptr;
     for (std::size_t begin = 0; begin < own.size();) {
       Bytes bytes = 0;
       std::size_t end = begin;
-      while (end < own.size() && (end == begin || bytes + aligned(own[end]->bytes) <= kSlabBytes))
-        bytes += aligned(own[end++]->bytes);
+      while (end < own.size() && (end == begin || bytes + stored_bytes(own[end]->bytes) <= kSlabBytes))
+        bytes += stored_bytes(own[end++]->bytes);
       const bool lock = !refused && locked_bytes + bytes <= options_.pin_budget;
-      auto slab = std::make_shared<memory::HostSlab>(lock ? memory::HostSlab(bytes, extras_)
+      auto slab = std::make_shared<memory::HostSlab>(lock ? memory::HostSlab(bytes, *extras_)
                                                           : memory::HostSlab::pageable(bytes));
       refused = refused || (lock && !slab->locked());
       total += bytes;
@@ -99,7 +102,7 @@ class HostStore::Loader {
         own[begin]->place = place;
         read(*own[begin], place);
         if (options_.pool != nullptr) options_.pool->add(slab, place, own[begin]->bytes);
-        place += aligned(own[begin]->bytes);
+        place += stored_bytes(own[begin]->bytes);
       }
       store_.slabs_.push_back(std::move(slab));
     }
@@ -107,14 +110,17 @@ class HostStore::Loader {
       for (const plan::PackedStorage& piece : group.content)
         store_.places_[piece.storage] = group.place + piece.offset;
     }
-    if (page_locked && locked_bytes < total) warn(total, total - locked_bytes, refused);
+    if (page_locked && extras_ != nullptr && locked_bytes < total) warn(total, total - locked_bytes, refused);
   }
 
  private:
   void read(const Group& group, std::byte* to) const {
-    for (const plan::PackedStorage& piece : group.content)
+    for (const plan::PackedStorage& piece : group.content) {
       file_.read(to + piece.offset, weights_.files[piece.storage].bytes,
                  weights_.files[piece.storage].offset);
+      store_.bytes_read_ += weights_.files[piece.storage].bytes;
+    }
+    if (!options_.on_disk.empty()) file_.drop_cache();
   }
 
   void share(Group& group) {
@@ -140,18 +146,19 @@ class HostStore::Loader {
   HostStore& store_;
   const File file_;
   const graph::WeightTable& weights_;
-  device::DeviceExtras& extras_;
+  device::DeviceExtras* extras_;
   const HostStoreOptions& options_;
 };
 
 HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
                      const plan::Packing& packing, std::span<const std::uint32_t> tables,
-                     device::DeviceExtras& extras, const HostStoreOptions& options)
-    : places_(weights.files.size(), nullptr) {
+                     device::DeviceExtras* extras, const HostStoreOptions& options)
+    : places_(weights.files.size(), nullptr), on_disk_(options.on_disk) {
   Loader loader(*this, archive, weights, extras, options);
   std::vector<Loader::Group> units;
-  for (std::size_t id = 0; id < packing.units.size(); ++id)
-    units.push_back({packing.content[id], packing.units[id].bytes});
+  for (plan::UnitId id = 0; id < packing.units.size(); ++id) {
+    if (holds(packing, id)) units.push_back({packing.content[id], packing.units[id].bytes});
+  }
   loader.load(std::move(units), /*page_locked=*/true);
   std::vector<Loader::Group> only_host;
   for (const std::uint32_t table : tables) {

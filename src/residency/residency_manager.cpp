@@ -14,7 +14,8 @@
 namespace lowtide::residency {
 namespace {
 
-c10::Stream new_copy_stream(const device::Device& device) {
+std::optional<c10::Stream> new_copy_stream(const device::Device& device) {
+  if (device.in_place()) return std::nullopt;
   return c10::impl::VirtualGuardImpl(device.torch().type()).getStreamFromGlobalPool(device.torch());
 }
 
@@ -27,6 +28,9 @@ Bytes largest_unit(const plan::Packing& packing) {
   for (const plan::Unit& unit : packing.units) most = std::max(most, unit.bytes);
   return most;
 }
+
+/// With a cap on host memory a few locked MiB must do for what could not be locked.
+constexpr Bytes kSmallPiece = 1024 * 1024;
 
 }  // namespace
 
@@ -48,7 +52,7 @@ ResidencyManager::ResidencyManager(const device::Device& device, ResidencyInputs
       inputs_(inputs),
       place_(std::move(place)),
       copy_stream_(new_copy_stream(device)),
-      ring_(device, largest_unit(*inputs.packing)) {
+      ring_(device, inputs.disk == nullptr ? largest_unit(*inputs.packing) : kSmallPiece) {
   const plan::Packing& packing = *inputs_.packing;
   resident_.assign(packing.units.size(), false);
   views_.resize(packing.units.size());
@@ -68,17 +72,49 @@ ResidencyManager::~ResidencyManager() = default;
 void ResidencyManager::restart(const at::Tensor& slab) {
   slab_ = slab;
   arrived_.clear();
-  for (std::size_t i = 0; i < inputs_.plan->fetches.size(); ++i)
-    arrived_.emplace_back(device_.torch().type());
-  step_done_.emplace(device_.torch().type());
+  if (copy_stream_) {
+    for (std::size_t i = 0; i < inputs_.plan->fetches.size(); ++i)
+      arrived_.emplace_back(device_.torch().type());
+    step_done_.emplace(device_.torch().type());
+  }
   next_issue_ = 0;
   next_use_ = 0;
+  from_disk_ = 0;
   issue_error_ = nullptr;
 }
 
 void ResidencyManager::begin_job(const at::Tensor& slab) {
   restart(slab);
+  state_.clear();
+  read_ahead(0);
   issue_up_to(plan::kBeforeFirstStep);
+}
+
+/// Does the fetch travel in a job that goes on before `position`?
+bool ResidencyManager::travels(const plan::Fetch& fetch, plan::StepId position) const {
+  const bool done_with = fetch.last_use < position && !inputs_.packing->units[fetch.unit].state;
+  return !done_with && !loaded(fetch);
+}
+
+/// Reads from the file what will be issued and is not held, in that order.
+void ResidencyManager::read_ahead(plan::StepId position) {
+  if (inputs_.disk == nullptr) return;
+  std::vector<memory::Extent> order;
+  for (const plan::Fetch& fetch : inputs_.plan->fetches) {
+    if (inputs_.store->holds(*inputs_.packing, fetch.unit) || is_saved(fetch.unit)) continue;
+    if (!travels(fetch, position)) continue;
+    const std::vector<plan::PackedStorage>& content = inputs_.packing->content[fetch.unit];
+    for (std::size_t i = 0; i < content.size(); ++i) {  // without gaps, in this order
+      const Bytes end =
+          i + 1 < content.size() ? content[i + 1].offset : inputs_.packing->units[fetch.unit].bytes;
+      order.push_back(
+          {inputs_.weights->files[content[i].storage].offset + content[i].begin, end - content[i].offset});
+    }
+  }
+  feed_.reset();
+  if (order.empty()) return;
+  feed_ = std::make_unique<DiskFeed>(device_, inputs_.file, *inputs_.disk);
+  feed_->begin(order);
 }
 
 void ResidencyManager::set_plan(const plan::ResidencyPlan& plan) {
@@ -95,7 +131,8 @@ const plan::Fetch* ResidencyManager::tenant(plan::UnitId unit, plan::StepId posi
 
 SavedState ResidencyManager::save_state() const {
   SavedState state;
-  for (const plan::Fetch& fetch : inputs_.plan->fetches) {
+  for (std::size_t i = 0; i < next_issue_; ++i) {  // what was not issued is as in the archive
+    const plan::Fetch& fetch = inputs_.plan->fetches[i];
     const plan::Unit& unit = inputs_.packing->units[fetch.unit];
     if (!unit.state) continue;
     state[fetch.unit] = byte_tensor(static_cast<const std::byte*>(slab_.const_data_ptr()) + fetch.offset,
@@ -107,6 +144,7 @@ SavedState ResidencyManager::save_state() const {
 }
 
 void ResidencyManager::abandon_slab() {
+  feed_.reset();
   slab_.reset();
   forget_residents();
 }
@@ -115,21 +153,21 @@ void ResidencyManager::resume(const at::Tensor& slab, const plan::ResidencyPlan&
                               const SavedState& state) {
   inputs_.plan = &plan;
   restart(slab);
-  state_ = &state;
+  state_ = state;
+  read_ahead(position);
   const auto& fetches = plan.fetches;
   std::size_t last_copied = fetches.size();
   for (; next_issue_ < fetches.size(); ++next_issue_) {
     const plan::Fetch& fetch = fetches[next_issue_];
     if (fetch.first_use > position) break;  // sorted by first use: what follows is issued as ever
-    if (fetch.last_use < position && !inputs_.packing->units[fetch.unit].state) continue;  // done with
-    issue(next_issue_);
+    if (!travels(fetch, position)) continue;
+    issue(next_issue_, /*may_wait=*/true);
     place_views(fetch);
     last_copied = next_issue_;
   }
   next_use_ = next_issue_;
-  if (last_copied != fetches.size()) arrived_[last_copied].block(compute_stream(device_));
+  if (last_copied != fetches.size()) compute_waits_for(last_copied);
   issue_up_to(static_cast<std::int64_t>(position) - 1);
-  state_ = nullptr;
 }
 
 std::optional<ResidencyManager::Anchor> ResidencyManager::find_anchor(const void* data,
@@ -156,31 +194,80 @@ bool ResidencyManager::loaded(const plan::Fetch& fetch) const {
   return fetch.resident && !inputs_.packing->units[fetch.unit].state && resident_[fetch.unit];
 }
 
+bool ResidencyManager::is_saved(plan::UnitId unit) const {
+  return state_.contains(unit);
+}
+
+/// Issues what may go into its slot after `step`, as far as the disk has come.
 void ResidencyManager::issue_up_to(std::int64_t step) {
   const auto& fetches = inputs_.plan->fetches;
   bool slots_are_free = step == plan::kBeforeFirstStep;
   for (; next_issue_ < fetches.size() && fetches[next_issue_].free_after <= step; ++next_issue_) {
     if (loaded(fetches[next_issue_])) continue;
-    if (!std::exchange(slots_are_free, true)) step_done_->block(copy_stream_);
-    issue(next_issue_);
+    if (!std::exchange(slots_are_free, true)) wait_for_slots();
+    if (!issue(next_issue_, /*may_wait=*/false)) return;
   }
 }
 
-void ResidencyManager::issue(std::size_t index) {
+/// The weights of this step that are not issued yet, waiting for the disk.
+void ResidencyManager::issue_all_of(plan::StepId step) {
+  const auto& fetches = inputs_.plan->fetches;
+  for (; next_issue_ < fetches.size() && fetches[next_issue_].first_use <= step; ++next_issue_) {
+    if (loaded(fetches[next_issue_])) continue;
+    if (from_disk_ == 0 && fetches[next_issue_].free_after > plan::kBeforeFirstStep) wait_for_slots();
+    issue(next_issue_, /*may_wait=*/true);
+  }
+}
+
+/// What was issued last before this reads memory that copies after it overwrite.
+void ResidencyManager::wait_for_slots() {
+  if (step_done_) step_done_->block(*copy_stream_);
+}
+
+/// False where the disk has not come so far: the next call goes on with the same unit.
+bool ResidencyManager::issue(std::size_t index, bool may_wait) {
   const plan::Fetch& fetch = inputs_.plan->fetches[index];
-  const c10::StreamGuard on_copy_stream(copy_stream_);
-  const std::span<const std::byte> source = inputs_.store->unit(*inputs_.packing, fetch.unit);
-  const bool saved = state_ != nullptr && inputs_.packing->units[fetch.unit].state;
+  std::optional<c10::StreamGuard> on_copy_stream;
+  if (copy_stream_) on_copy_stream.emplace(*copy_stream_);
   auto* place = static_cast<std::byte*>(slab_.mutable_data_ptr()) + fetch.offset;
-  if (!saved && !inputs_.store->locked(source.data())) {
-    ring_.copy(source.data(), place, source.size(), copy_stream_);
+  if (is_saved(fetch.unit) || inputs_.store->holds(*inputs_.packing, fetch.unit)) {
+    copy_from_host(fetch.unit, place);
+  } else if (!copy_from_disk(fetch.unit, place, may_wait)) {
+    return false;
+  }
+  if (!copy_stream_) return true;
+  device_.extras()->note_copy(/*to_device=*/true, inputs_.packing->units[fetch.unit].bytes);
+  arrived_[index].record(*copy_stream_);
+  return true;
+}
+
+void ResidencyManager::copy_from_host(plan::UnitId unit, std::byte* place) {
+  if (is_saved(unit)) {
+    byte_tensor(place, inputs_.packing->units[unit].bytes, device_.torch())
+        .copy_(state_.at(unit), /*non_blocking=*/true);
+    return;
+  }
+  const std::span<const std::byte> source = inputs_.store->unit(*inputs_.packing, unit);
+  if (copy_stream_ && !inputs_.store->locked(source.data())) {
+    ring_.copy(source.data(), place, source.size(), *copy_stream_);
   } else {
     byte_tensor(place, source.size(), device_.torch())
-        .copy_(saved ? state_->at(fetch.unit) : byte_tensor(source.data(), source.size(), at::kCPU),
-               /*non_blocking=*/true);
+        .copy_(byte_tensor(source.data(), source.size(), at::kCPU), /*non_blocking=*/true);
   }
-  device_.extras()->note_copy(/*to_device=*/true, source.size());
-  arrived_[index].record(copy_stream_);
+}
+
+bool ResidencyManager::copy_from_disk(plan::UnitId unit, std::byte* place, bool may_wait) {
+  const Bytes bytes = inputs_.packing->units[unit].bytes;
+  while (from_disk_ < bytes) {
+    if (!may_wait && !feed_->ready()) return false;
+    from_disk_ += feed_->copy_next(place + from_disk_, copy_stream_);
+  }
+  from_disk_ = 0;
+  return true;
+}
+
+void ResidencyManager::compute_waits_for(std::size_t fetch) {
+  if (copy_stream_) arrived_[fetch].block(compute_stream(device_));
 }
 
 void ResidencyManager::place_views(const plan::Fetch& fetch) {
@@ -204,6 +291,7 @@ void ResidencyManager::place_views(const plan::Fetch& fetch) {
 
 Lease ResidencyManager::acquire(plan::StepId step) {
   if (issue_error_) std::rethrow_exception(std::exchange(issue_error_, nullptr));
+  issue_all_of(step);
   const auto& fetches = inputs_.plan->fetches;
   std::size_t last_copied = fetches.size();
   for (; next_use_ < fetches.size() && fetches[next_use_].first_use == step; ++next_use_) {
@@ -212,7 +300,7 @@ Lease ResidencyManager::acquire(plan::StepId step) {
     last_copied = next_use_;
   }
   // Copies are carried out in the order of fetches, so the last one's arrival is that of all.
-  if (last_copied != fetches.size()) arrived_[last_copied].block(compute_stream(device_));
+  if (last_copied != fetches.size()) compute_waits_for(last_copied);
   return Lease(*this, step);
 }
 
@@ -221,14 +309,16 @@ void ResidencyManager::release(plan::StepId step) noexcept {
   if (next_issue_ >= fetches.size() || fetches[next_issue_].free_after > static_cast<std::int64_t>(step))
     return;
   try {
-    step_done_->record(compute_stream(device_));
+    if (step_done_) step_done_->record(compute_stream(device_));
     issue_up_to(step);
   } catch (...) {
     issue_error_ = std::current_exception();
   }
 }
 
-void ResidencyManager::end_job() {
+void ResidencyManager::end_job() noexcept {
+  feed_.reset();
+  state_.clear();
   for (std::size_t i = 0; i < next_use_ && slab_.defined(); ++i) {
     const plan::Fetch& fetch = inputs_.plan->fetches[i];
     if (fetch.resident) resident_[fetch.unit] = true;

@@ -3,7 +3,11 @@
 //
 // Order is kept by events alone, the host never waits inside a job: compute waits for the arrival of what it
 // is about to read, the copy stream waits for the step after which a slot is free. Both waits are necessary
-// and sufficient; there are no others, but for weights that could not be page-locked (bounce_ring).
+// and sufficient; there are no others, but for weights that could not be page-locked (bounce_ring) and for
+// those that stay in the archive file (disk_feed): these are copied as they come from the disk, and the host
+// waits for the disk where a step needs what is not there yet.
+//
+// On the cpu slots are host memory and copies are done when they return, so there is nothing to order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,6 +25,7 @@
 #include "plan/residency_plan.hpp"
 #include "plan/unit_packing.hpp"
 #include "residency/bounce_ring.hpp"
+#include "residency/disk_feed.hpp"
 #include "residency/host_store.hpp"
 
 namespace lowtide::residency {
@@ -55,6 +60,9 @@ struct ResidencyInputs {
   const plan::Packing* packing = nullptr;
   const plan::ResidencyPlan* plan = nullptr;
   const graph::WeightTable* weights = nullptr;
+  /// Where the store leaves weights in the file: what they are read through, and the file.
+  DiskTier* disk = nullptr;
+  memory::FileIdentity file;
 };
 
 /// One model on one device. Not thread-safe: one job at a time.
@@ -68,12 +76,13 @@ class ResidencyManager {
   ~ResidencyManager();
 
   /// Starts a job on `slab` (at least plan->slab_bytes; 512-byte aligned): issues the copies that need not
-  /// wait. What is resident since an earlier job on the same slab is not copied again.
+  /// wait. What is resident since an earlier job on the same slab is not copied again. Throws ArchiveError
+  /// where weights stay in the file and it changed.
   void begin_job(const at::Tensor& slab);
-  /// The weights of `step`, in order of steps.
+  /// The weights of `step`, in order of steps. Throws ArchiveError when they cannot be read from the file.
   Lease acquire(plan::StepId step);
   /// Ends the job, after success or failure. The caller has synchronised the device.
-  void end_job();
+  void end_job() noexcept;
   /// Forgets what is resident: the slab is about to go, or to serve another model.
   void forget_residents();
 
@@ -111,7 +120,15 @@ class ResidencyManager {
 
   void release(plan::StepId step) noexcept;
   void issue_up_to(std::int64_t step);
-  void issue(std::size_t index);
+  void issue_all_of(plan::StepId step);
+  void wait_for_slots();
+  bool issue(std::size_t index, bool may_wait);
+  bool copy_from_disk(plan::UnitId unit, std::byte* place, bool may_wait);
+  void copy_from_host(plan::UnitId unit, std::byte* place);
+  void read_ahead(plan::StepId position);
+  bool travels(const plan::Fetch& fetch, plan::StepId position) const;
+  bool is_saved(plan::UnitId unit) const;
+  void compute_waits_for(std::size_t fetch);
   void restart(const at::Tensor& slab);
   const plan::Fetch* tenant(plan::UnitId unit, plan::StepId position) const;
   void place_views(const plan::Fetch& fetch);
@@ -120,11 +137,13 @@ class ResidencyManager {
   device::Device device_;
   ResidencyInputs inputs_;
   PlaceWeight place_;
-  std::vector<std::vector<View>> views_;  // per unit
-  c10::Stream copy_stream_;
+  std::vector<std::vector<View>> views_;    // per unit
+  std::optional<c10::Stream> copy_stream_;  // nothing on the cpu
   BounceRing ring_;
+  std::unique_ptr<DiskFeed> feed_;  // where weights stay in the file
+  Bytes from_disk_ = 0;             // of the unit at next_issue_, what is copied already
   at::Tensor slab_;
-  const SavedState* state_ = nullptr;    // during resume(): where state comes from
+  SavedState state_;                     // after resume(): where state comes from
   std::vector<bool> resident_;           // per unit: on the device since an earlier job
   std::vector<c10::Event> arrived_;      // per fetch
   std::optional<c10::Event> step_done_;  // after which a slot is free

@@ -27,6 +27,13 @@ struct JobRun {
   std::vector<JobOutput> outputs;  // in flattened order, when it has passed all steps
   std::exception_ptr error;
 
+  /// Lets go of all that lies on the device for it.
+  void drop_values() {
+    frame.clear();
+    parked.clear();
+    parked_values = {};
+    outputs.clear();
+  }
   bool alive() const { return error == nullptr; }
   /// The device has been synchronised since the outputs were fetched.
   std::vector<at::Tensor> results() const {

@@ -7,6 +7,7 @@
 #include "base_torch/dtype_convert.hpp"
 #include "lowtide/error.hpp"
 #include "memory/pin_budget.hpp"
+#include "session/ram_plan.hpp"
 
 namespace lowtide::detail {
 namespace {
@@ -29,42 +30,77 @@ at::Tensor number_output(const c10::IValue& v) {
 }  // namespace
 
 LoadedModel::LoadedModel(std::shared_ptr<const ModelData> data, const device::Device& device,
-                         residency::WeightPool& pool)
+                         residency::WeightPool& pool, std::optional<RamLoan> ram)
     : data_(std::move(data)),
       device_(device),
-      executor_(std::make_shared<const exec::BoundProgram>(data_->shared_program(), device.torch())) {
+      executor_(std::make_shared<const exec::BoundProgram>(data_->shared_program(), device.torch())),
+      tier_(ram ? ram->tier : nullptr) {
   values_of_weight_.resize(data_->weights().weights.size());
   const graph::Graph& graph = data_->program().graph;
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     const std::uint32_t weight = data_->weight_of_input()[i];
     if (weight != UINT32_MAX) values_of_weight_[weight].push_back(graph.inputs[i].value);
   }
-  if (device_.in_place()) {
+  if (device_.in_place() && !ram) {
     mapped_ = std::make_unique<MappedWeights>(*data_);
+  } else {
+    load_weights(pool, ram ? ram->part : nullptr);
+  }
+  if (device_.in_place()) {
     place_cpu_weights();
   } else {
-    staging_ = std::make_unique<memory::Staging>(*device_.extras());
-    const residency::HostStoreOptions options{.pin_budget = memory::pin_budget(*device_.extras()),
-                                              .pool = &pool};
-    store_ = std::make_unique<residency::HostStore>(data_->path(), data_->weights(), data_->packing(),
-                                                    data_->host_tables(), *device_.extras(), options);
-    for (const HostLookup& lookup : data_->host_lookups()) {
-      const graph::Weight& weight = data_->weights().weights[lookup.weight];
-      const std::size_t offset =
-          static_cast<std::size_t>(weight.meta.storage_offset) * graph::element_size(weight.meta.dtype);
-      const at::Tensor table =
-          at::from_blob(store_->storage(weight.file) + offset, weight.meta.sizes, weight.meta.strides,
-                        at::TensorOptions().dtype(to_scalar_type(weight.meta.dtype)));
-      executor_.look_up_on_host(lookup.step, table, [this](const at::Tensor& rows) {
-        return residency::upload(rows, device_, *staging_);
-      });
-    }
+    look_up_on_host();
   }
 }
 
+void LoadedModel::load_weights(residency::WeightPool& pool, const RamPart* part) {
+  device::DeviceExtras* extras = device_.extras();
+  residency::HostStoreOptions options;
+  if (part != nullptr) {
+    options.on_disk = part->on_disk;  // and nothing shared: what two models have in common is no one's share
+  } else {
+    options.pool = &pool;
+  }
+  if (extras != nullptr) {
+    options.pin_budget = memory::pin_budget(*extras);
+    staging_ = std::make_unique<memory::Staging>(*extras);
+  }
+  store_ = std::make_unique<residency::HostStore>(data_->path(), data_->weights(), data_->packing(),
+                                                  data_->host_tables(), extras, options);
+  if (tier_ != nullptr) tier_->bytes_read += store_->bytes_read();
+}
+
+void LoadedModel::look_up_on_host() {
+  for (const HostLookup& lookup : data_->host_lookups()) {
+    const graph::Weight& weight = data_->weights().weights[lookup.weight];
+    const std::size_t offset =
+        static_cast<std::size_t>(weight.meta.storage_offset) * graph::element_size(weight.meta.dtype);
+    const at::Tensor table =
+        at::from_blob(store_->storage(weight.file) + offset, weight.meta.sizes, weight.meta.strides,
+                      at::TensorOptions().dtype(to_scalar_type(weight.meta.dtype)));
+    executor_.look_up_on_host(lookup.step, table, [this](const at::Tensor& rows) {
+      return residency::upload(rows, device_, *staging_);
+    });
+  }
+}
+
+/// Those that stay where they are: all of a mapping; under a cap on host memory the tables that are looked
+/// up.
 void LoadedModel::place_cpu_weights() {
   for (std::uint32_t w = 0; w < values_of_weight_.size(); ++w) {
-    for (const graph::ValueId value : values_of_weight_[w]) executor_.set_weight(value, mapped_->tensor(w));
+    const graph::Weight& weight = data_->weights().weights[w];
+    at::Tensor tensor;
+    if (mapped_) {
+      tensor = mapped_->tensor(w);
+    } else if (std::byte* place = store_->storage(weight.file); place != nullptr) {
+      const std::size_t offset =
+          static_cast<std::size_t>(weight.meta.storage_offset) * graph::element_size(weight.meta.dtype);
+      tensor = at::from_blob(place + offset, weight.meta.sizes, weight.meta.strides,
+                             at::TensorOptions().dtype(to_scalar_type(weight.meta.dtype)));
+    } else {
+      continue;
+    }
+    for (const graph::ValueId value : values_of_weight_[w]) executor_.set_weight(value, tensor);
   }
 }
 
@@ -78,22 +114,37 @@ void LoadedModel::place_empty_weights() {
   }
 }
 
-void LoadedModel::use_plan(const PlannedModel& plan) {
+void LoadedModel::follow(const plan::Packing& packing, const plan::ResidencyPlan& residency) {
   forget_device();
   const residency::ResidencyInputs inputs{.store = store_.get(),
-                                          .packing = &plan.variant->packing,
-                                          .plan = &plan.residency,
-                                          .weights = &data_->weights()};
+                                          .packing = &packing,
+                                          .plan = &residency,
+                                          .weights = &data_->weights(),
+                                          .disk = tier_,
+                                          .file = file()};
   manager_ = std::make_unique<residency::ResidencyManager>(
       device_, inputs, [this](std::uint32_t weight, const at::Tensor& tensor) {
         for (const graph::ValueId value : values_of_weight_[weight]) executor_.set_weight(value, tensor);
       });
 }
 
+void LoadedModel::use_plan(const PlannedModel& plan) {
+  follow(plan.variant->packing, plan.residency);
+}
+
+void LoadedModel::use_slots(const SlotPlan& plan) {
+  cpu_slab_ = {};
+  cpu_slab_bytes_ = plan.residency.slab_bytes;
+  follow(*plan.packing, plan.residency);
+}
+
 void LoadedModel::forget_device() {
-  if (device_.in_place()) return;
+  if (mapped_) return;
   executor_.drop_weights();
   if (manager_) manager_->forget_residents();
+  if (!device_.in_place()) return;
+  cpu_slab_ = {};
+  place_cpu_weights();
 }
 
 JobRun LoadedModel::make_job(std::vector<at::Tensor> inputs) const {
@@ -123,10 +174,18 @@ void LoadedModel::send_inputs(JobRun& job) {
 }
 
 void LoadedModel::run_in_place(JobRun& job, const std::atomic<bool>& cancel) {
-  mapped_->begin_job();
+  if (mapped_) {
+    mapped_->begin_job();
+  } else {
+    if (cpu_slab_.data() == nullptr) cpu_slab_ = memory::HostSlab::pageable(cpu_slab_bytes_);
+    place_empty_weights();
+    manager_->begin_job(residency::byte_tensor(cpu_slab_.data(), cpu_slab_.bytes(), device_.torch()));
+  }
   send_inputs(job);
   for (std::size_t step = 0; step < executor_.steps(); ++step) {
     if (cancel.load(std::memory_order_relaxed)) throw Cancelled("interrupted");
+    residency::Lease lease;
+    if (manager_) lease = manager_->acquire(static_cast<plan::StepId>(step));
     executor_.run_step(job.frame, step);
   }
   fetch_outputs(job);

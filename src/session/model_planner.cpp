@@ -72,9 +72,30 @@ void ModelPlanner::make_waves() {
   }
   for (const auto& groups : plan::candidate_groups(model_.packing(), memory_)) {
     for (const int size : sizes) {
-      for (const bool spill : {false, true}) variants_.push_back(make_wave(groups, size, spill));
+      for (const bool spill : {false, true}) {
+        auto variant = make_wave(groups, size, spill);
+        if (fits_host(*variant)) variants_.push_back(std::move(variant));
+      }
     }
   }
+}
+
+/// Weights that stay in the file come at the disk's rate, and are read once a pass.
+void ModelPlanner::mark_disk_units(Variant& variant) const {
+  if (request_.on_disk == nullptr) return;
+  for (std::size_t u = 0; u < variant.problem.units.size(); ++u) {
+    if (!(*request_.on_disk)[variant.packing.content[u].front().storage]) continue;
+    variant.problem.units[u].packed = true;
+    variant.problem.units[u].source_bytes_per_s = request_.disk_bytes_per_s;
+  }
+}
+
+/// Do the jobs of a wave, and what waits for them between groups, fit into their part of host memory?
+bool ModelPlanner::fits_host(const Variant& variant) const {
+  if (request_.on_disk == nullptr) return true;
+  Bytes job = 0;
+  for (const ShapePlan& shape : shapes_) job = std::max(job, shape.host_bytes);
+  return static_cast<Bytes>(variant.walk.jobs) * (job + 2 * variant.spilled_bytes) <= request_.jobs_room;
 }
 
 std::shared_ptr<Variant> ModelPlanner::make_alone() const {
@@ -82,6 +103,7 @@ std::shared_ptr<Variant> ModelPlanner::make_alone() const {
   variant->packing = model_.packing();
   variant->walk = plan::single_walk(model_.program().graph.nodes.size());
   variant->problem.units = plan::units_on_walk(variant->packing, variant->walk);
+  mark_disk_units(*variant);
   variant->problem.steps = plan::costs_on_walk(variant->walk, slowest_->profile.costs, {});
   variant->problem.begin_s = slowest_->inputs_s;
   variant->problem.begin_host_s = slowest_->inputs_host_s;
@@ -118,6 +140,7 @@ std::shared_ptr<Variant> ModelPlanner::make_wave(const std::vector<plan::StepGro
     variant->problem.begin_host_s = slowest_->inputs_host_s * jobs;
   }
   variant->problem.units = plan::units_on_walk(variant->packing, variant->walk);
+  mark_disk_units(*variant);
   variant->problem.steps = plan::costs_on_walk(variant->walk, slowest_->profile.costs, transfers);
   variant->problem.end_s = request_.card->synchronize_s;
   variant->problem.link = alone_->problem.link;
@@ -133,6 +156,7 @@ std::shared_ptr<Variant> ModelPlanner::make_split(Bytes largest) const {
   variant->walk = plan::single_walk(model_.program().graph.nodes.size(), split.chunks_of_step);
   variant->problem = alone_->problem;
   variant->problem.units = plan::units_on_walk(variant->packing, variant->walk);
+  mark_disk_units(*variant);
   variant->problem.steps = plan::costs_on_walk(variant->walk, slowest_->profile.costs, {});
   variant->problem.steps.back().host_s += slowest_->outputs_host_s;
   // Beside the result, a chunk's columns exist once more until they are copied into it.

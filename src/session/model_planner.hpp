@@ -38,6 +38,11 @@ struct ModelRequest {
   std::size_t turns = 0;  // of them, how many come after a job of another model
   bool keeps = true;      // residents survive from job to job
   bool allow_split = false;
+  /// With a cap on host memory: per storage, whether it is read from disk, and what jobs may take on the
+  /// host.
+  const std::vector<bool>* on_disk = nullptr;
+  double disk_bytes_per_s = 0;
+  Bytes jobs_room = 0;
 };
 
 /// Of one model and all its planned shapes, which must outlive it. Not thread-safe.
@@ -70,6 +75,8 @@ class ModelPlanner {
   std::shared_ptr<Variant> make_alone() const;
   std::shared_ptr<Variant> make_wave(const std::vector<plan::StepGroup>& groups, int jobs, bool spill) const;
   std::shared_ptr<Variant> make_split(Bytes largest) const;
+  void mark_disk_units(Variant& variant) const;
+  bool fits_host(const Variant& variant) const;
   void make_waves();
   double all_jobs_s(const Variant& variant, const plan::ResidencyPlan& plan, double empty_waves) const;
 

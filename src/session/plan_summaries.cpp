@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "graph/graph_text.hpp"
-#include "session/session_planner.hpp"
+#include "session/ram_plan.hpp"
 
 namespace lowtide::detail {
 namespace {
@@ -89,6 +89,16 @@ PlanSummary summarise(const SessionPlan& plan, const PlannedModel& model, const 
   for (const std::uint32_t table : model.data->host_tables())
     summary.host_lookup_bytes += model.data->weights().files[table].bytes;
   summary.stalls = longest_stalls(model);
+  if (plan.ram) {
+    for (const auto& [index, planned] : plan.models) {
+      if (planned.data == model.data) add_ram(summary, *plan.ram, plan.ram->parts.at(index));
+    }
+    for (const plan::Fetch& fetch : model.residency.fetches) {
+      const plan::Unit& unit = variant.problem.units[fetch.unit];
+      if (unit.source_bytes_per_s > 0 && !(fetch.resident && keeps && !unit.state))
+        summary.disk_bytes_per_pass += unit.bytes;
+    }
+  }
   return summary;
 }
 

@@ -42,6 +42,8 @@ std::vector<PlanSummary> Session::plan_jobs(const std::vector<PlannedJob>& jobs)
   if (impl_->capped()) {
     impl_->replan(std::move(models));
     models = impl_->plan->models;
+  } else if (impl_->options.ram_cap) {
+    impl_->plan_slots(models);
   }
   std::vector<PlanSummary> summaries;
   for (const auto& [index, inputs] : order) {
@@ -49,6 +51,10 @@ std::vector<PlanSummary> Session::plan_jobs(const std::vector<PlannedJob>& jobs)
       if (!(shape.inputs == inputs)) continue;
       summaries.push_back(impl_->capped() ? detail::summarise(*impl_->plan, models[index], shape)
                                           : detail::summarise_in_place(models[index], shape));
+      if (!impl_->cpu_plan) continue;
+      const detail::RamPart& part = impl_->cpu_plan->ram.parts.at(index);
+      detail::add_ram(summaries.back(), impl_->cpu_plan->ram, part);
+      summaries.back().disk_bytes_per_pass = part.disk_bytes;
     }
   }
   return summaries;
@@ -96,6 +102,7 @@ SessionStats Session::stats() const {
   const std::lock_guard lock(impl_->mutex);
   SessionStats stats;
   stats.jobs = impl_->jobs;
+  if (impl_->options.ram_cap) stats.disk_read_bytes = impl_->tier.bytes_read;
   if (!impl_->device || impl_->device->in_place()) return stats;
   const device::DeviceExtras& extras = *impl_->device->extras();
   const device::DeviceCounters counters = extras.counters();
@@ -127,6 +134,9 @@ void Session::trim() {
   const std::lock_guard lock(impl_->mutex);
   impl_->drop_slab();
   if (impl_->device && !impl_->device->in_place()) impl_->device->extras()->trim();
+  for (Impl::Entry& entry : impl_->entries) {
+    if (entry.loaded && impl_->cpu_plan) entry.loaded->forget_device();
+  }
 }
 
 void Session::cancel(bool on) noexcept {
@@ -150,6 +160,10 @@ DeviceSummary Session::device_summary() const {
 
 std::optional<Bytes> Session::cap_bytes() const {
   return impl_->plan ? std::optional<Bytes>(impl_->plan->cap_bytes) : std::nullopt;
+}
+
+std::optional<Bytes> Session::ram_cap_bytes() const {
+  return impl_->options.ram_cap;
 }
 
 std::optional<Session::LowVramChoice> Session::low_vram_choice() const {

@@ -18,10 +18,12 @@
 #include "device/device.hpp"
 #include "lowtide/session.hpp"
 #include "memory/budget_ledger.hpp"
+#include "memory/host_slab.hpp"
 #include "session/learned_shapes.hpp"
 #include "session/loaded_model.hpp"
 #include "session/pattern_cache.hpp"
 #include "session/pattern_store.hpp"
+#include "session/ram_plan.hpp"
 #include "session/session_planner.hpp"
 #include "session/step_recorder.hpp"
 
@@ -49,6 +51,10 @@ struct Session::Impl {
   void follow(detail::SessionPlan fresh);
   const detail::ShapePlan* find_shape(std::size_t index, const graph::InputDescriptions& inputs) const;
   void plan_shape(std::size_t index, const graph::InputDescriptions& inputs, std::size_t job_count);
+  void plan_slots(std::map<std::size_t, detail::PlannedModel> models);
+  void make_room_for_slots(std::size_t index, const graph::InputDescriptions& inputs);
+  const detail::RamPlan* ram() const;
+  void lend_ring();
   detail::LoadedModel& load(std::size_t index);
   at::Tensor slab_part(std::size_t index);
   void drop_slab();
@@ -98,8 +104,11 @@ struct Session::Impl {
   std::optional<device::Device> device;
   detail::LearnedShapes learned;
   residency::WeightPool pool;  // outlives the models
+  memory::HostSlab ring;       // with a RAM cap; as does this
+  residency::DiskTier tier;    // and this
   std::vector<Entry> entries;
   std::optional<detail::SessionPlan> plan;
+  std::optional<detail::CpuPlan> cpu_plan;  // on the cpu, with a RAM cap
   std::unique_ptr<memory::BudgetLedger> ledger;
   memory::Reservation context_charge;
   memory::Reservation slab_charge;

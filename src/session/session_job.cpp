@@ -57,6 +57,7 @@ JobStats share_of(const JobStats& wave, std::size_t jobs, bool first) {
   share.driver_allocs = part(wave.driver_allocs);
   if (wave.plan_hits) share.plan_hits = part(*wave.plan_hits);
   if (wave.plan_misses) share.plan_misses = part(*wave.plan_misses);
+  if (wave.disk_read_bytes) share.disk_read_bytes = part(*wave.disk_read_bytes);
   return share;
 }
 
@@ -161,14 +162,17 @@ std::unique_ptr<detail::StepRecorder> Session::Impl::recorder_for(std::size_t in
   const auto runs = shapes_run.find(shape.learned_key);
   const bool known =
       shape.state == WorkspaceState::learned || (runs != shapes_run.end() && runs->second >= kMeasuredRuns);
-  if (known || !shape.bounded || model.variant->split_weights > 0) return nullptr;
+  // Where weights come from disk, steps wait for it, and how long is no property of the steps.
+  const bool from_disk = plan->ram && plan->ram->ring_bytes > 0;
+  if (known || from_disk || !shape.bounded || model.variant->split_weights > 0) return nullptr;
   return std::make_unique<detail::StepRecorder>(*device, shape.profile.costs.size(), card.alloc_s);
 }
 
 void Session::Impl::run_in_place(std::size_t index, PreparedJob& prepared, JobOutcome& outcome) {
   const auto start = std::chrono::steady_clock::now();
+  if (options.ram_cap) make_room_for_slots(index, prepared.described);
+  const Bytes disk_before = tier.bytes_read;
   LoadedModel& model = load(index);
-  open();
   detail::JobRun job = model.make_job(std::move(prepared.inputs));
   std::exception_ptr error;
   try {
@@ -178,6 +182,8 @@ void Session::Impl::run_in_place(std::size_t index, PreparedJob& prepared, JobOu
     outcome.error = std::current_exception();
   }
   model.finish_jobs();
+  if (outcome.error && cpu_plan) model.forget_device();  // what arrived and what did not is no longer known
+  if (options.ram_cap) outcome.stats.disk_read_bytes = tier.bytes_read - disk_before;
   outcome.stats.wall_s = seconds_since(start);
   last = outcome.stats;
   if (!outcome.error) ++jobs;
@@ -187,8 +193,8 @@ void Session::Impl::run_in_place(std::size_t index, PreparedJob& prepared, JobOu
 void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepared,
                              const std::vector<JobOutcome*>& outcomes) {
   const auto start = std::chrono::steady_clock::now();
+  const Bytes disk_before = tier.bytes_read;
   LoadedModel& model = load(index);
-  open();
   fit_to_memory();
   const detail::PlannedModel& planned = plan->models.at(index);
   const ShapePlan& shape = *find_shape(index, prepared.front().described);
@@ -225,13 +231,14 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
     }
   } catch (...) {
     error = std::current_exception();
-    for (detail::JobRun& run : runs) run.frame.clear();
+    for (detail::JobRun& run : runs) run.drop_values();  // before what is left on the device is counted
   }
   error = end_jobs(index, error, wave.shrunk());
   const Bytes window_peak = std::max(extras.window_peak(), recorder ? recorder->window_peak() : 0);
   JobStats stats = measure_wave(before, window_peak);
   stats.wall_s = seconds_since(start);
   count_requests(arena_run, stats);
+  if (options.ram_cap) stats.disk_read_bytes = tier.bytes_read - disk_before;
   library_bytes = extras.counters().library_bytes;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     outcomes[i]->stats = share_of(stats, runs.size(), i == 0);

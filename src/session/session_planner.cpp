@@ -6,6 +6,7 @@
 
 #include "base/checked_math.hpp"
 #include "plan/slab_windows.hpp"
+#include "session/ram_plan.hpp"
 
 namespace lowtide::detail {
 namespace {
@@ -40,6 +41,7 @@ class Planners {
  public:
   Planners(const PlanRequest& request, const std::map<std::size_t, PlannedModel>& models)
       : context_(request.card.context_bytes), keeps_(request.after_job == AfterJob::keep) {
+    if (request.ram_cap) ram_ = divide_ram(*request.ram_cap, request.wave, models);
     for (const auto& [index, model] : models) {
       for (const ShapePlan& shape : model.shapes) {
         if (largest_ != nullptr && shape.peak_bytes <= largest_->peak_bytes) continue;
@@ -51,12 +53,16 @@ class Planners {
                                   .jobs = std::max<std::size_t>(model.jobs, 1),
                                   .turns = model.turns,
                                   .keeps = keeps_,
-                                  .allow_split = request.allow_split};
+                                  .allow_split = request.allow_split,
+                                  .on_disk = ram_ ? &ram_->parts.at(index).on_disk : nullptr,
+                                  .disk_bytes_per_s = kAssumedDiskRate,
+                                  .jobs_room = ram_ ? ram_->jobs_bytes : 0};
       planners_.try_emplace(index, *model.data, model.shapes, of_model);
     }
   }
 
   bool keeps() const { return keeps_; }
+  const std::optional<RamPlan>& ram() const { return ram_; }
   Bytes smallest_job_bytes() const {
     return most([](const ModelPlanner& planner) { return planner.smallest().job_bytes; });
   }
@@ -223,6 +229,7 @@ class Planners {
 
   Bytes context_;
   bool keeps_;
+  std::optional<RamPlan> ram_;
   std::map<std::size_t, ModelPlanner> planners_;
   const ShapePlan* largest_ = nullptr;
   const ModelData* largest_model_ = nullptr;
@@ -294,6 +301,7 @@ SessionPlan plan_session(const PlanRequest& request, std::map<std::size_t, Plann
   result.models = std::move(models);
   const Planners planners(request, result.models);
   result.context_bytes = request.card.context_bytes;
+  result.ram = planners.ram();
   result.min_cap_bytes = planners.min_cap();
   result.min_cap_split_bytes = planners.min_cap_split();
   if (request.low_vram && !request.vram_cap)

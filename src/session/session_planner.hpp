@@ -15,6 +15,28 @@
 
 namespace lowtide::detail {
 
+/// What a cap on host memory leaves to one model.
+struct RamPart {
+  std::vector<bool> on_disk;  // per storage: stays in the archive file
+  Bytes held_bytes = 0;       // of weights, in host memory
+  Bytes disk_bytes = 0;       // of weights, in the file
+  Bytes slab_bytes = 0;       // cpu: memory for slots
+
+  bool operator==(const RamPart&) const = default;
+};
+
+/// How a cap on host memory is divided (ram_plan.hpp).
+struct RamPlan {
+  Bytes cap_bytes = 0;
+  Bytes min_cap_bytes = 0;
+  Bytes program_bytes = 0;               // beyond the start of the process, graphs included
+  Bytes table_bytes = 0;                 // tables that are looked up on the host
+  Bytes jobs_bytes = 0;                  // inputs, results and buffers for them; on the cpu activations
+  Bytes ring_bytes = 0;                  // 0: nothing comes from disk
+  Bytes piece_bytes = 0;                 // of the ring
+  std::map<std::size_t, RamPart> parts;  // by handle index
+};
+
 /// One model and all its planned shapes.
 struct PlannedModel {
   std::shared_ptr<const ModelData> data;
@@ -46,6 +68,7 @@ struct SessionPlan {
   Bytes job_bytes = 0;  // highest need of any job or wave beside the weights
   bool exact = true;
   std::optional<Session::LowVramChoice> low_vram;
+  std::optional<RamPlan> ram;                  // with a RAM cap
   std::map<std::size_t, PlannedModel> models;  // by handle index
 };
 
@@ -56,6 +79,7 @@ struct PlanRequest {
   AfterJob after_job = AfterJob::keep;
   int wave = 1;
   bool allow_split = false;
+  std::optional<Bytes> ram_cap;
 };
 
 /// `models` come with data, shapes and jobs; the rest is filled in. Throws PlanInfeasible.

@@ -51,6 +51,7 @@ Session::Impl::~Impl() {
     log_message(LogLevel::warning, std::string("while closing: ") + e.what());
   }
   entries.clear();  // host slabs are unlocked while the card is still ours
+  ring = {};
   const Impl* self = this;
   card_owner.compare_exchange_strong(self, nullptr);
 }
@@ -83,7 +84,8 @@ detail::PlanRequest Session::Impl::plan_request() const {
           .low_vram = options.low_vram,
           .after_job = options.after_job,
           .wave = options.wave,
-          .allow_split = options.allow_split};
+          .allow_split = options.allow_split,
+          .ram_cap = options.ram_cap};
 }
 
 void Session::Impl::replan(std::map<std::size_t, PlannedModel> models) {
@@ -94,6 +96,13 @@ void Session::Impl::replan(std::map<std::size_t, PlannedModel> models) {
 /// Puts a plan in force: nothing is on the device then but the context.
 void Session::Impl::follow(detail::SessionPlan fresh) {
   drop_slab();
+  // Where a model's share of host memory is another one, its weights are read anew.
+  for (std::size_t i = 0; i < entries.size() && plan && plan->ram && fresh.ram; ++i) {
+    const auto before = plan->ram->parts.find(i), now = fresh.ram->parts.find(i);
+    const bool same =
+        before != plan->ram->parts.end() && now != fresh.ram->parts.end() && before->second == now->second;
+    if (!same) entries[i].loaded.reset();
+  }
   for (Entry& entry : entries) {
     if (entry.loaded) entry.loaded->forget_device();
   }
@@ -130,11 +139,14 @@ void Session::Impl::plan_shape(std::size_t index, const graph::InputDescriptions
   if (!known) shape = shape_plan(entries[index], inputs);
   if (has_model && enough_jobs) {
     const detail::Variant& variant = *planned->second.variant;
+    const Bytes host_need =
+        static_cast<Bytes>(variant.walk.jobs) * (shape->host_bytes + 2 * variant.spilled_bytes);
+    const bool fits_host = !plan->ram || host_need <= plan->ram->jobs_bytes;
     const Bytes need = variant.walk.is_wave()
                            ? plan::wave_bytes(shape->profile.memory, variant.walk, variant.spill)
                            : shape->peak_bytes;
     if (shape->bounded == planned->second.shapes.front().bounded && variant.split_weights == 0 &&
-        need <= plan->job_bytes) {  // the present slab leaves room for it
+        need <= plan->job_bytes && fits_host) {  // the present slab leaves room for it
       auto& shapes = planned->second.shapes;
       if (shapes.size() >= kMaxShapePlans) shapes.erase(shapes.begin());
       shapes.push_back(std::move(*shape));
@@ -153,13 +165,68 @@ void Session::Impl::plan_shape(std::size_t index, const graph::InputDescriptions
   replan(std::move(models));
 }
 
+/// Plans for the cpu under a RAM cap. What was loaded for another plan goes.
+void Session::Impl::plan_slots(std::map<std::size_t, PlannedModel> models) {
+  detail::CpuPlan fresh = detail::plan_slots(*options.ram_cap, models);
+  for (Entry& entry : entries) entry.loaded.reset();
+  cpu_plan = std::move(fresh);
+}
+
+/// Makes sure that the slots leave room for a job of this shape.
+void Session::Impl::make_room_for_slots(std::size_t index, const graph::InputDescriptions& inputs) {
+  std::map<std::size_t, PlannedModel> models;
+  if (cpu_plan) {
+    for (const auto& [other, slots] : cpu_plan->models) {
+      models[other].data = slots.data;
+      models[other].shapes = slots.shapes;
+    }
+  }
+  PlannedModel& model = models[index];
+  for (const ShapePlan& shape : model.shapes)
+    if (shape.inputs == inputs) return;
+  model.data = entries[index].data;
+  if (model.shapes.size() >= kMaxShapePlans) model.shapes.erase(model.shapes.begin());
+  model.shapes.push_back(shape_plan(entries[index], inputs));
+  const bool fits = cpu_plan && cpu_plan->models.contains(index) &&
+                    detail::slot_job_bytes(model.shapes.back()) <= cpu_plan->ram.jobs_bytes;
+  if (!fits) return plan_slots(std::move(models));
+  cpu_plan->models.at(index).shapes = std::move(model.shapes);
+}
+
+const detail::RamPlan* Session::Impl::ram() const {
+  if (cpu_plan) return &cpu_plan->ram;
+  return plan && plan->ram ? &*plan->ram : nullptr;
+}
+
+/// The ring through which weights come from disk; one for all models.
+void Session::Impl::lend_ring() {
+  if (ram() == nullptr || ram()->ring_bytes == ring.bytes()) return;
+  ring = {};
+  device::DeviceExtras* extras = device->extras();
+  ring = extras == nullptr ? memory::HostSlab::pageable(ram()->ring_bytes)
+                           : memory::HostSlab(ram()->ring_bytes, *extras);
+  if (extras != nullptr && ring.bytes() > 0 && !ring.locked())
+    log_message(LogLevel::warning, "the system refused to page-lock the ring of " +
+                                       format_bytes(ring.bytes()) +
+                                       " for weights from disk: they are copied slower; raise the limit "
+                                       "(ulimit -l) or close other programs");
+  tier.ring = {ring.data(), ring.bytes()};
+  tier.piece_bytes = ram()->piece_bytes;
+}
+
 LoadedModel& Session::Impl::load(std::size_t index) {
   Entry& entry = entries[index];
+  open();
+  lend_ring();
   if (!entry.loaded) {
-    entry.loaded = std::make_unique<LoadedModel>(entry.data, open(), pool);
+    std::optional<detail::RamLoan> loan;
+    if (ram() != nullptr) loan = {.part = &ram()->parts.at(index), .tier = &tier};
+    entry.loaded = std::make_unique<LoadedModel>(entry.data, open(), pool, loan);
     if (capped()) {
       device->extras()->set_cap(plan->cap_bytes);
       entry.loaded->use_plan(plan->models.at(index));
+    } else if (cpu_plan) {
+      entry.loaded->use_slots(cpu_plan->models.at(index));
     }
   }
   return *entry.loaded;

@@ -41,6 +41,10 @@ double transfer_s(Bytes bytes, const device::sim::Card& card) {
   return card.copy_latency_s + static_cast<double>(bytes) / card.link_pinned_bytes_per_s;
 }
 
+/// Inputs and results exist as the caller's and in buffers that may be twice as large as they must be; while
+/// files are read and written, once more.
+constexpr Bytes kHostCopies = 4;
+
 /// Time of each step as the card's description has it.
 std::vector<plan::StepCost> described_costs(const ModelData& model, const graph::ShapeTable& sizes,
                                             const graph::StorageTable& storages,
@@ -69,13 +73,15 @@ std::vector<plan::StepCost> described_costs(const ModelData& model, const graph:
 /// The tensors that travel with a job, in seconds.
 void add_transfers(ShapePlan& shape, const ModelData& model, const graph::ShapeTable& sizes,
                    const graph::StorageTable& storages, const device::sim::Card& card) {
-  const auto seconds = [&](graph::ValueId value) {
-    if (value == graph::kNoValue || !sizes.metas[value]) return 0.0;
-    return transfer_s(graph::storage_span_bytes(*sizes.metas[value]).value_or(0), card);
+  const auto bytes = [&](graph::ValueId value) -> Bytes {
+    if (value == graph::kNoValue || !sizes.metas[value]) return 0;
+    return graph::storage_span_bytes(*sizes.metas[value]).value_or(0);
   };
+  const auto seconds = [&](graph::ValueId value) { return transfer_s(bytes(value), card); };
   const graph::Graph& graph = model.program().graph;
   for (const graph::GraphInput& input : graph.inputs) {
     if (input.kind != graph::InputKind::user || input.value == graph::kNoValue) continue;
+    shape.host_bytes += kHostCopies * bytes(input.value);
     const graph::StorageId storage = storages.of_value[input.value];
     if (storage == graph::kNoStorage || !storages.storages[storage].used) continue;
     const double travels = seconds(input.value);
@@ -86,9 +92,12 @@ void add_transfers(ShapePlan& shape, const ModelData& model, const graph::ShapeT
   for (const std::size_t index : model.user_outputs()) {
     const auto* ref = std::get_if<graph::Ref>(&graph.outputs[index].value);
     const double travels = ref == nullptr ? 0 : seconds(ref->value);
+    if (ref != nullptr) shape.host_bytes += kHostCopies * bytes(ref->value);
     shape.outputs_s += travels;
     if (travels > 0) shape.outputs_host_s = card.launch_s;  // of the first, as above
   }
+  for (const HostLookup& lookup : model.host_lookups())
+    shape.host_bytes += kHostCopies * bytes(graph.nodes[lookup.step].produced().front());
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct ShapePlan {
   JobProfile profile;               // measured where the shape has run, else described
   JobProfile described;             // from bounds and the card's description
   std::vector<Bytes> result_bytes;  // per step
+  Bytes host_bytes = 0;             // of host memory: inputs, results, rows of tables, buffers for them
   double inputs_s = 0;              // the inputs travel
   double outputs_s = 0;             // the results travel
   double inputs_host_s = 0;         // the host submits them

@@ -39,10 +39,7 @@ void WaveRun::attempt(JobRun& job, Body body) {
   } catch (...) {
     if (slab_lost_) throw;  // nobody has weights any more
     job.error = std::current_exception();
-    job.frame.clear();
-    job.parked.clear();
-    job.parked_values = {};
-    job.outputs.clear();
+    job.drop_values();
   }
 }
 

@@ -44,7 +44,7 @@ TEST_CASE("help and version go to stdout") {
   const Outcome run_help = place.lowtide({"run", "--help"});
   CHECK(run_help.code == 0);
   for (const char* option : {"--out", "--jobs", "--device", "--vram-cap", "--low-vram", "--after-job",
-                             "--wave", "--allow-split", "--report"})
+                             "--ram-cap", "--wave", "--allow-split", "--report"})
     CHECK(run_help.out.find(option) != std::string::npos);
   const Outcome version = place.lowtide({"--version"});
   CHECK(version.code == 0);

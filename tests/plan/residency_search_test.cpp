@@ -150,3 +150,20 @@ TEST_CASE("the schedule agrees with a hand-calculated case") {
   CHECK(schedule.copy_s == doctest::Approx(22e-6));
   CHECK(schedule.stall_s == doctest::Approx(11e-6 + 11e-6));
 }
+
+TEST_CASE("what comes from a slow source takes its time, and stays first") {
+  ResidencyProblem problem;
+  for (StepId i = 0; i < 8; ++i) {
+    problem.units.push_back({.bytes = 8 << 20, .uses = {i}});
+    problem.steps.push_back({.kernel_s = 1e-5});
+  }
+  const double fast = ResidencySearch(problem).plan(16 << 20, true).predicted_s;
+  problem.units[5].source_bytes_per_s = 1e9;
+  const ResidencySearch search(problem);
+  const ResidencyPlan streamed = search.plan(search.min_slab_bytes(), true);
+  CHECK(streamed.predicted_s > fast + (8 << 20) / 1.1e9);
+  const ResidencyPlan plan = search.plan(24 << 20, true);
+  for (const Fetch& fetch : plan.fetches)
+    if (fetch.unit == 5) CHECK(fetch.resident);
+  CHECK(plan.predicted_s < streamed.predicted_s - (8 << 20) / 1.1e9);
+}

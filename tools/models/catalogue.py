@@ -75,6 +75,7 @@ _ENTRIES = [
     Entry("giant_linear", "mixed", "one product's weight larger than all the rest", FAST),
     Entry("giant_convolution", "mixed", "one convolution's weight larger than all the rest", FAST),
     Entry("blocks_8x1024", "blocks", "eight transformer blocks, 392 MiB"),
+    Entry("blocks_27x1024", "blocks", "the same 27 times, 1.3 GiB: more than memory, for the disk tier"),
     Entry("blocks_1333x64", "blocks", "20,000 nodes, for planning times; takes minutes to make"),
     Entry("resnet50", "vision", "residual network", FAST),
     Entry("vit_b_16", "vision", "vision transformer"),

@@ -52,6 +52,10 @@ def blocks_8x1024():
     return _case(1024, 8, [(2, 64), (2, 512), (1, 17)])
 
 
+def blocks_27x1024():
+    return _case(1024, 27, [(2, 4)])
+
+
 def blocks_1333x64():
     return _case(64, 1333, [(2, 16)])
 
