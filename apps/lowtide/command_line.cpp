@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "device/device.hpp"
+#include "lowtide/bucket_option.hpp"
 #include "lowtide/error.hpp"
 #include "tensor_file/file_error.hpp"
 
@@ -24,6 +25,7 @@ struct RawOptions {
   std::string wave;
   std::string svg;
   std::vector<std::string> shapes;
+  std::vector<std::string> shape_buckets;
 };
 
 /// Where measured peaks are remembered: the user's cache folder.
@@ -107,6 +109,16 @@ void add_planner_options(CLI::App& command, RawOptions& raw, CommonOptions& comm
       ->group("Device and memory");
 }
 
+void add_bucket_option(CLI::App& command, RawOptions& raw) {
+  command
+      .add_option(
+          "--shape-buckets", raw.shape_buckets,
+          "NAME.DIM=1,4,8,16: pad this dimension of an input to the next of these sizes, and cut the results "
+          "back; a batch, or with :pad=VALUE any that may be padded. Once per dimension")
+      ->allow_extra_args(false)
+      ->group("Model");
+}
+
 void add_model_options(CLI::App& command, CommonOptions& common) {
   command.add_option("--program", common.program, "which program of the archive, if there are several")
       ->group("Model");
@@ -124,6 +136,7 @@ void finish(CommonOptions& common, const RawOptions& raw, const CLI::App& comman
   if (!raw.vram_cap.empty()) common.session.vram_cap = parse_bytes(raw.vram_cap);
   common.session.after_job = raw.after_job == "release" ? AfterJob::release : AfterJob::keep;
   common.session.learned_file = learned_file();
+  for (const std::string& text : raw.shape_buckets) common.shape_buckets.push_back(parse_shape_buckets(text));
   if (is_given(command, "--wave")) common.session.wave = parse_wave(raw.wave);
   for (const std::string option : {"--after-job", "--wave", "--allow-split", "--svg"}) {
     if (is_given(command, option) && common.session.device == "cpu")
@@ -236,6 +249,7 @@ Command parse(const std::vector<std::string>& arguments, Repeated repeated) {
   add_device_options(*run_app, raw, run.common);
   add_planner_options(*run_app, raw, run.common);
   add_model_options(*run_app, run.common);
+  add_bucket_option(*run_app, raw);
   add_report_options(*run_app, run.common);
 
   CLI::App* plan_app =
@@ -246,6 +260,7 @@ Command parse(const std::vector<std::string>& arguments, Repeated repeated) {
   add_device_options(*plan_app, raw, plan.common);
   add_planner_options(*plan_app, raw, plan.common);
   add_model_options(*plan_app, plan.common);
+  add_bucket_option(*plan_app, raw);
   add_report_options(*plan_app, plan.common);
   plan_app->add_option("--svg", raw.svg, "draw the time/VRAM curve into this file")->group("Output");
 
