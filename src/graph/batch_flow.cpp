@@ -158,7 +158,7 @@ void NodeView::require_no_size(std::initializer_list<std::string_view> but) cons
   }
 }
 
-Carried NodeView::carried_by_size(ValueId value) const {
+Carried NodeView::carried_by_size(ValueId value, const Numbers& outer) const {
   const std::vector<SymExpr>& sizes = meta(value).sizes;
   std::optional<std::size_t> dim;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
@@ -167,9 +167,14 @@ Carried NodeView::carried_by_size(ValueId value) const {
     dim = d;
   }
   if (!dim) throw Mixes{"makes a result without it"};
-  const auto inner = sizes_.factor(sizes[*dim]);
+  auto inner = sizes_.factor(sizes[*dim]);
   if (!inner) throw Mixes{"makes a size of it that is no multiple"};
-  return {.dim = *dim, .inner = *inner};
+  for (std::size_t probe = 0; probe < kProbes; ++probe) {
+    if (outer[probe] < 1 || (*inner)[probe] % outer[probe] != 0)
+      throw Mixes{"folds another dimension around it"};
+    (*inner)[probe] /= outer[probe];
+  }
+  return {.dim = *dim, .fold = {outer, *inner}};
 }
 
 }  // namespace lowtide::graph

@@ -34,11 +34,21 @@ class BatchSizes {
   std::array<SymbolValues, kProbes> others_;
 };
 
-/// Of a tensor: dimension `dim` has the size batch * inner, and the part of index b of the batch lies at
-/// [b * inner, (b + 1) * inner) and depends on nothing but what index b has in the inputs.
+inline constexpr Numbers kOne{1, 1};
+
+/// What else is folded into the dimension of a batch: it has outer * batch * inner indices, and those of b in
+/// the batch are (o * batch + b) * inner + i.
+struct Fold {
+  Numbers outer = kOne;
+  Numbers inner = kOne;
+  bool operator==(const Fold&) const = default;
+};
+
+/// Of a tensor: dimension `dim` has the batch, and what is at b of the batch depends on nothing but what is
+/// at b in the inputs.
 struct Carried {
   std::size_t dim = 0;
-  Numbers inner{};
+  Fold fold;
   /// The value at index b of the batch is b, everywhere.
   bool counts = false;
 };
@@ -96,8 +106,9 @@ class NodeView {
   void require_free(std::initializer_list<std::string_view> arguments) const;
   /// Throws Mixes where a number computed from the batch's size is passed, but to these arguments.
   void require_no_size(std::initializer_list<std::string_view> but = {}) const;
-  /// The only dimension of a result whose size holds the batch, as a multiple of it. Throws Mixes.
-  Carried carried_by_size(ValueId value) const;
+  /// The only dimension of a result whose size holds the batch, as a multiple of it. `outer`: how much is
+  /// folded around the batch. Throws Mixes.
+  Carried carried_by_size(ValueId value, const Numbers& outer = kOne) const;
 
  private:
   const Graph& graph_;

@@ -41,7 +41,15 @@ class Follower {
         graph_(program.graph),
         sizes_(program, batch),
         flows_(graph_.values.size()),
-        memory_(graph_.values.size()) {}
+        memory_(graph_.values.size()),
+        used_(graph_.values.size()) {
+    std::vector<ValueId> read;
+    for (const Node& node : graph_.nodes) {
+      for (const Argument& argument : node.arguments) append_read_values(argument.value, read);
+    }
+    for (const GraphOutput& output : graph_.outputs) append_read_values(output.value, read);
+    for (const ValueId value : read) used_[value] = true;
+  }
 
   BatchIndependence run() {
     BatchIndependence result;
@@ -132,8 +140,10 @@ class Follower {
       if (holds_batch(meta)) throw Mixes{"makes a size of it in a way that cannot be followed"};
       return;
     }
-    const Carried recorded = NodeView(graph_, kNoNode, flows_, sizes_).carried_by_size(value);
-    if (recorded.dim != flow.carried.dim || recorded.inner != flow.carried.inner)
+    if (!used_[value]) return;  // the second results of lstm are recorded with a dimension too many
+    const Carried recorded =
+        NodeView(graph_, kNoNode, flows_, sizes_).carried_by_size(value, flow.carried.fold.outer);
+    if (recorded.dim != flow.carried.dim || recorded.fold != flow.carried.fold)
       throw Mixes{"makes a size of it in a way that cannot be followed"};
   }
 
@@ -191,6 +201,7 @@ class Follower {
     if (!flow.is_carried()) return std::nullopt;
     if (output.kind != OutputKind::user && output.kind != OutputKind::user_input_mutation)
       throw Mixes{"is state of the model and depends on it"};
+    if (flow.carried.fold.outer != kOne) throw Mixes{"has another dimension folded around it"};
     return flow.carried.dim;
   }
 
@@ -201,6 +212,7 @@ class Follower {
   BatchSizes sizes_;
   std::vector<Flow> flows_;
   SharedMemory memory_;
+  std::vector<bool> used_;  // per value: by a node or as an output
 };
 
 const Node Follower::kNoNode;

@@ -251,7 +251,7 @@ std::vector<Flow> broadcast(const NodeView& node, bool keeps_counts) {
     if (!node.flow(value).is_carried()) continue;
     const Carried& carried = node.flow(value).carried;
     const std::size_t place = node.rank(value) - carried.dim;
-    if (found && (place != from_end || carried.inner != found->inner))
+    if (found && (place != from_end || carried.fold != found->fold))
       throw Mixes{"combines it with itself at another dimension"};
     if (!found) found = carried;
     from_end = place;
@@ -337,7 +337,7 @@ std::vector<Flow> rule_along(const NodeView& node) {
   for (const ValueId value : tensors) {
     if (!node.flow(value).is_carried()) throw Mixes{"combines it with a tensor that does not have it"};
     const Carried& carried = node.flow(value).carried;
-    if (found && (carried.dim != found->dim || carried.inner != found->inner))
+    if (found && (carried.dim != found->dim || carried.fold != found->fold))
       throw Mixes{"combines it with itself at another dimension"};
     found = carried;
   }
@@ -369,7 +369,7 @@ std::vector<Flow> rule_gather(const NodeView& node) {
   if (carried.dim == dim) throw Mixes{"picks from it"};
   const Flow& picks = node.flow(index);
   const bool same =
-      picks.is_carried() && picks.carried.dim == carried.dim && picks.carried.inner == carried.inner;
+      picks.is_carried() && picks.carried.dim == carried.dim && picks.carried.fold == carried.fold;
   if (is_select ? picks.is_carried() : !same)
     throw Mixes{"picks at indices that belong to other places of it"};
   carried.counts = false;

@@ -19,7 +19,7 @@ Carried same_dimension(const NodeView& node, const std::vector<ValueId>& values)
   for (const ValueId value : values) {
     if (!node.flow(value).is_carried()) continue;
     const Carried& carried = node.flow(value).carried;
-    if (found && (found->dim != carried.dim || found->inner != carried.inner))
+    if (found && (found->dim != carried.dim || found->fold != carried.fold))
       throw Mixes{"combines it with itself at another dimension"};
     found = carried;
   }
@@ -31,13 +31,13 @@ Carried same_dimension(const NodeView& node, const std::vector<ValueId>& values)
 /// Where the batch of a product of matrices is, both sides looked at from the end.
 struct ProductSide {
   std::size_t from_end = 0;
-  Numbers inner{};
+  Fold fold;
 };
 
 /// The batch of a side that is among its batch dimensions; throws where it is not.
 ProductSide batch_side(const NodeView& node, ValueId value) {
   const Carried& carried = node.flow(value).carried;
-  return {node.rank(value) - carried.dim, carried.inner};
+  return {node.rank(value) - carried.dim, carried.fold};
 }
 
 void require_one(const NodeView& node, ValueId value, std::size_t from_end) {
@@ -55,9 +55,9 @@ std::vector<Flow> product(const NodeView& node, ValueId left, ValueId right) {
   Carried carried;
   if (in_left && in_right) {
     const ProductSide a = batch_side(node, left), b = batch_side(node, right);
-    if (left_rank < 3 || right_rank < 3 || a.from_end < 3 || a.from_end != b.from_end || a.inner != b.inner)
+    if (left_rank < 3 || right_rank < 3 || a.from_end < 3 || a.from_end != b.from_end || a.fold != b.fold)
       throw Mixes{"multiplies it with itself"};
-    return all_results(node, {.dim = result_rank - a.from_end, .inner = a.inner});
+    return all_results(node, {.dim = result_rank - a.from_end, .fold = a.fold});
   }
   const ProductSide side = batch_side(node, in_left ? left : right);
   const std::size_t rank = in_left ? left_rank : right_rank;
@@ -73,7 +73,7 @@ std::vector<Flow> product(const NodeView& node, ValueId left, ValueId right) {
   } else {
     carried.dim = result_rank - side.from_end;
   }
-  carried.inner = side.inner;
+  carried.fold = side.fold;
   return all_results(node, carried);
 }
 
@@ -136,15 +136,15 @@ std::vector<Flow> rule_einsum(const NodeView& node) {
   const std::vector<ValueId> tensors = node.tensors();
   if (tensors.size() != operands.size()) throw Mixes{"has an equation that is not followed"};
   char label = 0;
-  Numbers inner{};
+  Fold fold;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (operands[i].size() != node.rank(tensors[i])) throw Mixes{"has an equation that is not followed"};
     if (!node.flow(tensors[i]).is_carried()) continue;
     const Carried& carried = node.flow(tensors[i]).carried;
     const char own = operands[i][carried.dim];
-    if (label != 0 && (own != label || carried.inner != inner)) throw Mixes{"multiplies it with itself"};
+    if (label != 0 && (own != label || carried.fold != fold)) throw Mixes{"multiplies it with itself"};
     label = own;
-    inner = carried.inner;
+    fold = carried.fold;
   }
   if (std::count(result.begin(), result.end(), label) != 1) throw Mixes{"sums over it"};
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -153,7 +153,7 @@ std::vector<Flow> rule_einsum(const NodeView& node) {
     if (uses == 1 && !node.flow(tensors[i]).is_carried())
       require_one(node, tensors[i], operands[i].size() - operands[i].find(label));
   }
-  return all_results(node, {.dim = result.find(label), .inner = inner});
+  return all_results(node, {.dim = result.find(label), .fold = fold});
 }
 
 std::vector<Flow> rule_attention(const NodeView& node) {
@@ -169,7 +169,7 @@ std::vector<Flow> rule_attention(const NodeView& node) {
     if (!node.flow(value).is_carried()) continue;
     const ProductSide side = batch_side(node, value);
     if (side.from_end < 3) throw Mixes{"lets each index look at the others"};
-    if (batch && (side.from_end != batch->from_end || side.inner != batch->inner))
+    if (batch && (side.from_end != batch->from_end || side.fold != batch->fold))
       throw Mixes{"combines it with itself at another dimension"};
     batch = side;
   }
@@ -177,7 +177,7 @@ std::vector<Flow> rule_attention(const NodeView& node) {
   for (const ValueId value : values) {
     if (!node.flow(value).is_carried()) require_one(node, value, batch->from_end);
   }
-  return all_results(node, {.dim = node.rank(node.result()) - batch->from_end, .inner = batch->inner});
+  return all_results(node, {.dim = node.rank(node.result()) - batch->from_end, .fold = batch->fold});
 }
 
 std::vector<Flow> rule_convolution(const NodeView& node) {
@@ -223,13 +223,13 @@ std::vector<Flow> rule_recurrent(const NodeView& node) {
     throw Mixes{"is not known to keep indices apart in this form"};
   const std::size_t dim = node.flag("batch_first", false) ? 0 : 1;
   if (!node.flow(input).is_carried() || node.flow(input).carried.dim != dim) throw Mixes{"goes along it"};
-  const Numbers inner = node.flow(input).carried.inner;
+  const Fold fold = node.flow(input).carried.fold;
   const Argument* states = node.node().find_argument("hx");
   std::vector<ValueId> values;
   if (states != nullptr) append_read_values(states->value, values);
   for (const ValueId state : values) {
     const Flow& flow = node.flow(state);
-    if (!flow.is_carried() || flow.carried.dim != 1 || flow.carried.inner != inner)
+    if (!flow.is_carried() || flow.carried.dim != 1 || flow.carried.fold != fold)
       throw Mixes{"has a state that all indices share"};
   }
   const Argument* weights = node.node().find_argument("params");
@@ -237,7 +237,7 @@ std::vector<Flow> rule_recurrent(const NodeView& node) {
   if (weights != nullptr) append_read_values(weights->value, values);
   if (std::any_of(values.begin(), values.end(), [&](ValueId value) { return node.flow(value).is_carried(); }))
     throw Mixes{"has weights that depend on it"};
-  std::vector<Flow> results = all_results(node, {.dim = 1, .inner = inner});
+  std::vector<Flow> results = all_results(node, {.dim = 1, .fold = fold});
   results.front().carried.dim = dim;
   return results;
 }

@@ -9,8 +9,7 @@ namespace {
 
 /// Elements of one index of everything outside a dimension: the product of the sizes before it.
 Numbers outside(const NodeView& node, ValueId value, std::size_t dim) {
-  Numbers product;
-  product.fill(1);
+  Numbers product = kOne;
   for (std::size_t d = 0; d < dim; ++d) {
     const auto size = node.sizes().numbers(node.meta(value).sizes[d]);
     if (!size) throw Mixes{"has sizes that cannot be followed"};
@@ -46,8 +45,8 @@ bool takes_all(const NodeView& node) {
 
 }  // namespace
 
-/// Views and reshapes keep elements in order. The batch stays together where as many elements lie outside it
-/// as before; then as many lie inside, too.
+/// Views and reshapes keep elements in order. What lies outside of the batch, in dimensions before its own
+/// and folded into it, stays outside: it only moves between the two.
 std::vector<Flow> rule_same_order(const NodeView& node) {
   const ValueId self = node.tensors().at(0);
   if (!node.flow(self).is_carried()) return by_size(node);
@@ -58,9 +57,15 @@ std::vector<Flow> rule_same_order(const NodeView& node) {
     for (const std::int64_t dim : node.integers("dim").value_or(std::vector<std::int64_t>{}))
       if (node.dimension(dim, node.rank(self)) == carried.dim) throw Mixes{"drops it where it is 1"};
   }
-  Carried result = node.carried_by_size(node.result());
-  if (outside(node, self, carried.dim) != outside(node, node.result(), result.dim))
-    throw Mixes{"folds another dimension around it"};
+  Numbers outer = outside(node, self, carried.dim);
+  const std::size_t dim = node.carried_by_size(node.result()).dim;
+  const Numbers outer_of_result = outside(node, node.result(), dim);
+  for (std::size_t probe = 0; probe < kProbes; ++probe) {
+    const auto all = checked_mul(outer[probe], carried.fold.outer[probe]);
+    if (!all || *all % outer_of_result[probe] != 0) throw Mixes{"folds another dimension around it"};
+    outer[probe] = *all / outer_of_result[probe];
+  }
+  Carried result = node.carried_by_size(node.result(), outer);
   result.counts = carried.counts;
   return all_results(node, result);
 }
@@ -69,7 +74,7 @@ std::vector<Flow> rule_same_order(const NodeView& node) {
 std::vector<Flow> rule_transpose(const NodeView& node) {
   const ValueId self = node.tensors().at(0);
   if (!node.flow(self).is_carried()) throw Mixes{"computes with the size itself"};
-  Carried result = node.carried_by_size(node.result());
+  Carried result = node.carried_by_size(node.result(), node.flow(self).carried.fold.outer);
   result.counts = node.flow(self).carried.counts;
   return all_results(node, result);
 }
@@ -77,8 +82,8 @@ std::vector<Flow> rule_transpose(const NodeView& node) {
 std::vector<Flow> rule_expand(const NodeView& node) {
   const ValueId self = node.tensors().at(0);
   if (!node.flow(self).is_carried()) return by_size(node);
-  Carried result = node.carried_by_size(node.result());
   const Carried& carried = node.flow(self).carried;
+  Carried result = node.carried_by_size(node.result(), carried.fold.outer);
   if (node.rank(self) - carried.dim != node.rank(node.result()) - result.dim)
     throw Mixes{"repeats it along itself"};
   result.counts = carried.counts;
@@ -96,10 +101,10 @@ std::vector<Flow> rule_repeat(const NodeView& node) {
   if (node.node().op_name() == "aten::repeat_interleave") {
     node.integer("repeats", 0);  // a tensor of repeats is refused
     if (!node.is_given("dim")) throw Mixes{"flattens it"};
-    return all_results(node, node.carried_by_size(node.result()));  // each index becomes a run of indices
+    return all_results(node, node.carried_by_size(node.result(), carried.fold.outer));  // runs of each index
   }
-  Carried result = node.carried_by_size(node.result());
-  if (result.inner != carried.inner || node.rank(self) - carried.dim != node.rank(node.result()) - result.dim)
+  Carried result = node.carried_by_size(node.result(), carried.fold.outer);
+  if (result.fold != carried.fold || node.rank(self) - carried.dim != node.rank(node.result()) - result.dim)
     throw Mixes{"repeats it along itself"};
   result.counts = carried.counts;
   return all_results(node, result);
@@ -142,7 +147,7 @@ std::vector<Flow> rule_join(const NodeView& node) {
   for (const ValueId value : tensors) {
     if (!node.flow(value).is_carried()) throw Mixes{"joins it with a tensor that does not have it"};
     const Carried& carried = node.flow(value).carried;
-    if (found && (carried.dim != found->dim || carried.inner != found->inner))
+    if (found && (carried.dim != found->dim || carried.fold != found->fold))
       throw Mixes{"joins it with itself at another dimension"};
     found = carried;
   }
@@ -166,6 +171,7 @@ std::vector<Flow> rule_index(const NodeView& node) {
   if (indices == nullptr) throw Mixes{"has no list of indices"};
   const Flow& whole = node.flow(self);
   std::optional<std::size_t> from_end;  // the batch among the broadcast dimensions of the indices
+  Fold fold = whole.is_carried() ? whole.carried.fold : Fold{};
   bool row_by_row = false;
   for (std::size_t d = 0; d < indices->values.size(); ++d) {
     if (!indices->values[d]) continue;
@@ -179,12 +185,12 @@ std::vector<Flow> rule_index(const NodeView& node) {
     }
     if (dtype == DType::boolean || dtype == DType::u8) throw Mixes{"picks those that a mask selects"};
     const std::size_t place = node.rank(index) - flow.carried.dim;
-    if (from_end && *from_end != place) throw Mixes{"combines it with itself at another dimension"};
+    if (from_end && (*from_end != place || flow.carried.fold != fold))
+      throw Mixes{"combines it with itself at another dimension"};
     from_end = place;
+    fold = flow.carried.fold;
     if (picks_rows) {
-      Numbers one;
-      one.fill(1);
-      if (!flow.carried.counts || whole.carried.inner != one) throw Mixes{"picks from it"};
+      if (!flow.carried.counts || whole.carried.fold != Fold{}) throw Mixes{"picks from it"};
       row_by_row = true;
     } else if (flow.carried.counts && d < node.rank(self) && !node.meta(self).sizes[d].is_constant()) {
       throw Mixes{"looks up its positions in a dimension of another size"};
@@ -198,7 +204,7 @@ std::vector<Flow> rule_index(const NodeView& node) {
     if (!size.is_constant() || size.constant() != 1)
       throw Mixes{"combines it with a dimension of another tensor"};
   }
-  return all_results(node, node.carried_by_size(node.result()));
+  return all_results(node, node.carried_by_size(node.result(), fold.outer));
 }
 
 /// zeros(n, 4), ones_like(x): nothing but the size.
@@ -211,8 +217,6 @@ std::vector<Flow> rule_arange(const NodeView& node) {
   node.require_no_size({"start", "end"});
   if (node.is_sized("start")) throw Mixes{"counts from its size"};
   std::vector<Flow> results = by_size(node);
-  Numbers one;
-  one.fill(1);
   Carried& carried = results.front().carried;
   // A start that is no constant counts from somewhere else.
   const Argument* start = node.node().find_argument("start");
@@ -221,7 +225,7 @@ std::vector<Flow> rule_arange(const NodeView& node) {
   const Argument* step = node.node().find_argument("step");
   const bool by_one =
       step == nullptr || (std::get_if<std::int64_t>(&step->value) != nullptr && node.integer("step", 1) == 1);
-  carried.counts = results.front().is_carried() && from_zero && by_one && carried.inner == one;
+  carried.counts = results.front().is_carried() && from_zero && by_one && carried.fold == Fold{};
   return results;
 }
 
