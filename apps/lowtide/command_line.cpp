@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "device/device.hpp"
+#include "lowtide/bucket_option.hpp"
 #include "lowtide/error.hpp"
 #include "tensor_file/file_error.hpp"
 
@@ -27,6 +28,7 @@ struct RawOptions {
   std::string arena = "same-as-requested";
   std::string svg;
   std::vector<std::string> shapes;
+  std::vector<std::string> shape_buckets;
 };
 
 /// Where measured peaks are remembered: the user's cache folder.
@@ -130,6 +132,16 @@ void add_arena_options(CLI::App& command, RawOptions& raw) {
       ->group("Device and memory");
 }
 
+void add_bucket_option(CLI::App& command, RawOptions& raw) {
+  command
+      .add_option(
+          "--shape-buckets", raw.shape_buckets,
+          "NAME.DIM=1,4,8,16: pad this dimension of an input to the next of these sizes, and cut the results "
+          "back; a batch, or with :pad=VALUE any that may be padded. Once per dimension")
+      ->allow_extra_args(false)
+      ->group("Model");
+}
+
 void add_model_options(CLI::App& command, CommonOptions& common) {
   command.add_option("--program", common.program, "which program of the archive, if there are several")
       ->group("Model");
@@ -148,6 +160,7 @@ void finish(CommonOptions& common, const RawOptions& raw, const CLI::App& comman
   if (!raw.ram_cap.empty()) common.session.ram_cap = parse_bytes(raw.ram_cap);
   common.session.after_job = raw.after_job == "release" ? AfterJob::release : AfterJob::keep;
   common.session.learned_file = learned_file();
+  for (const std::string& text : raw.shape_buckets) common.shape_buckets.push_back(parse_shape_buckets(text));
   if (is_given(command, "--wave")) common.session.wave = parse_wave(raw.wave);
   for (const std::string option : {"--after-job", "--wave", "--allow-split", "--svg"}) {
     if (is_given(command, option) && common.session.device == "cpu")
@@ -271,6 +284,7 @@ Command parse(const std::vector<std::string>& arguments, Repeated repeated) {
   add_planner_options(*run_app, raw, run.common);
   add_arena_options(*run_app, raw);
   add_model_options(*run_app, run.common);
+  add_bucket_option(*run_app, raw);
   add_report_options(*run_app, run.common);
 
   CLI::App* plan_app =
@@ -281,6 +295,7 @@ Command parse(const std::vector<std::string>& arguments, Repeated repeated) {
   add_device_options(*plan_app, raw, plan.common);
   add_planner_options(*plan_app, raw, plan.common);
   add_model_options(*plan_app, plan.common);
+  add_bucket_option(*plan_app, raw);
   add_report_options(*plan_app, plan.common);
   plan_app->add_option("--svg", raw.svg, "draw the time/VRAM curve into this file")->group("Output");
 

@@ -15,6 +15,7 @@ namespace lowtide::app {
 struct CommonOptions {
   SessionOptions session;
   std::string program;  // of several in one archive
+  std::vector<ShapeBuckets> shape_buckets;
   std::optional<std::filesystem::path> report;
   bool quiet = false;
   bool verbose = false;

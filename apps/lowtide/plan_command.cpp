@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "lowtide/commands.hpp"
 #include "lowtide/curve_svg.hpp"
@@ -42,6 +44,13 @@ InputShapes shapes_for(const Model& model, const std::vector<ShapeOption>& optio
   return *shapes;
 }
 
+/// The one that needs most; on the cpu the one with the largest activations.
+const PlanSummary& largest(const std::vector<PlanSummary>& plans) {
+  return *std::max_element(plans.begin(), plans.end(), [](const PlanSummary& a, const PlanSummary& b) {
+    return std::pair(a.peak_bytes, a.activation_bytes) < std::pair(b.peak_bytes, b.activation_bytes);
+  });
+}
+
 }  // namespace
 
 int plan(const PlanCommand& command) {
@@ -51,7 +60,7 @@ int plan(const PlanCommand& command) {
   const Model model = Model::open(command.model, command.common.program);
   Session session(options);
   announce_low_vram(session);
-  const ModelHandle handle = session.add(model);
+  const ModelHandle handle = session.add(model, {.shape_buckets = command.common.shape_buckets});
   const InputShapes shapes = shapes_for(model, command.shapes);
   Report report = session_report(session);
   report.models.push_back({.name = model.name(), .weight_bytes = model.weight_bytes()});
@@ -61,7 +70,11 @@ int plan(const PlanCommand& command) {
   try {
     // Equal jobs come back as one summary.
     const auto jobs = static_cast<std::size_t>(options.wave == 0 ? kManyJobs : options.wave);
-    report.plans = session.plan_jobs(std::vector<PlannedJob>(jobs, {handle, shapes}));
+    std::vector<PlannedJob> planned;
+    if (!command.shapes.empty()) session.padded_shapes(handle, shapes);  // checks what the user gave
+    for (const InputShapes& shape : session.bucket_shapes(handle, shapes))
+      planned.insert(planned.end(), jobs, {handle, shape});
+    report.plans = session.plan_jobs(planned);
   } catch (const PlanInfeasible& e) {
     refuse(report, e, options.vram_cap);
     write();
@@ -72,13 +85,15 @@ int plan(const PlanCommand& command) {
   report.cap_bytes = session.cap_bytes();
   write();
   if (command.common.quiet && !command.svg) return 0;
-  const PlanPage page{.plan = report.plans.front(),
-                      .device = report.device,
-                      .cap = report.cap_bytes,
-                      .curve = session.cap_curve(),
-                      .low_vram = session.low_vram_choice(),
-                      .wave_asked = options.wave,
-                      .verbose = command.common.verbose};
+  const PlanPage page{
+      .plan = largest(report.plans),
+      .buckets = command.common.shape_buckets.empty() ? std::vector<PlanSummary>() : report.plans,
+      .device = report.device,
+      .cap = report.cap_bytes,
+      .curve = session.cap_curve(),
+      .low_vram = session.low_vram_choice(),
+      .wave_asked = options.wave,
+      .verbose = command.common.verbose};
   if (command.svg) write_text(*command.svg, curve_svg(page), "picture");
   if (!command.common.quiet) std::fputs(plan_page(page).c_str(), stdout);
   return 0;

@@ -51,8 +51,9 @@ std::string heading(const PlanPage& page) {
 
 /// How far the proof reaches.
 std::string reach(const PlanSummary& plan) {
-  std::string text = plan.exact ? "  exact: the same bits at every cap and in every wave\n"
-                                : "  not exact: weights are split, so last bits may differ\n";
+  std::string text = plan.exact ? "  exact: the same bits at every cap and in every wave\n" : "";
+  if (plan.split_weights > 0) text += "  not exact: weights are split, so last bits may differ\n";
+  if (plan.padded) text += "  not exact: smaller jobs are padded to this shape, so last bits may differ\n";
   if (!plan.bounded)
     text +=
         "  not bounded: some sizes depend on data; what exceeds the cap then fails its job, not the batch\n";
@@ -117,6 +118,19 @@ std::string host_memory(const PlanPage& page) {
               plan.disk_bytes_per_pass == 0 ? ""
               : plan.wave > 1               ? "read for every wave"
                                             : "read for every job");
+  return text;
+}
+
+/// The shapes that jobs are padded to; the page is about the largest.
+std::string buckets(const PlanPage& page) {
+  if (page.buckets.empty()) return {};
+  std::string text = "buckets\n";
+  for (const PlanSummary& plan : page.buckets) {
+    text += "  " + tensor_file::printable(plan.shapes) + ": ";
+    text += plan.peak_bytes ? "peak " + format_bytes(*plan.peak_bytes)
+                            : "activations " + format_bytes(plan.activation_bytes);
+    text += plan.shapes == page.plan.shapes ? "  <- this page\n" : "\n";
+  }
   return text;
 }
 
@@ -194,8 +208,9 @@ std::string figures_of(const DeviceSummary& device) {
 std::string plan_page(const PlanPage& page) {
   std::string text = heading(page) + "\n" + memory(page);
   std::string low_vram = page.low_vram ? "low-vram\n  " + low_vram_text(*page.low_vram) + "\n" : "";
-  for (const std::string& section : {host_memory(page), low_vram, weights_text(page.plan, page.verbose),
-                                     waves(page), time(page), curve(page)})
+  for (const std::string& section :
+       {host_memory(page), low_vram, buckets(page), weights_text(page.plan, page.verbose), waves(page),
+        time(page), curve(page)})
     if (!section.empty()) text += "\n" + section;
   return text;
 }

@@ -10,6 +10,7 @@ namespace lowtide::app {
 
 struct PlanPage {
   PlanSummary plan;
+  std::vector<PlanSummary> buckets;  // all shapes that jobs are padded to; empty without buckets
   DeviceSummary device;
   std::optional<Bytes> cap;
   std::vector<CapPoint> curve;  // may be empty

@@ -67,13 +67,26 @@ std::vector<BatchJob> jobs_from_list(const RunCommand& command) {
   return jobs;
 }
 
+/// Equal for equal shapes.
+std::string shape_key(const InputShapes& shapes) {
+  std::string key;
+  for (const auto& shape : shapes) {
+    key += '/';
+    if (!shape) continue;
+    for (const std::int64_t size : shape->sizes) key += std::to_string(size) + 'x';
+  }
+  return key;
+}
+
 /// One batch: its session, models, progress and report.
 class Batch {
  public:
   explicit Batch(const RunCommand& command)
       : command_(command),
         session_(command.common.session),
-        shelf_(session_, command.common.program),
+        shelf_(session_, command.common.program, command.common.shape_buckets,
+               command.jobs.empty() || command.jobs == "-" ? ModelShelf::Buckets::all
+                                                           : ModelShelf::Buckets::matching),
         interrupt_(session_) {}
 
   int run() {
@@ -132,11 +145,15 @@ class Batch {
         continue;
       }
       try {
-        planned.push_back({entry->handle, read_shapes(entry->model, job.inputs)});
+        PlannedJob plan{entry->handle, read_shapes(entry->model, job.inputs)};
+        if (!command_.common.shape_buckets.empty())
+          job.bucket = shape_key(session_.padded_shapes(plan.model, plan.shapes));
+        planned.push_back(std::move(plan));
       } catch (const InputError& e) {
         job.error = e.what();
       }
     }
+    shelf_.require_buckets_used();
     if (!planned.empty()) plans_ = session_.plan_jobs(planned);
   }
 

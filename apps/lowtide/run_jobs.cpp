@@ -13,8 +13,31 @@ ModelShelf::Entry& ModelShelf::open(const std::string& path) {
   const auto found = entries_.find(path);
   if (found != entries_.end()) return found->second;
   Model model = Model::open(path, program_);
-  const ModelHandle handle = session_.add(model);
+  const ModelHandle handle = session_.add(model, {.shape_buckets = buckets_of(model)});
   return entries_.emplace(path, Entry{std::move(model), handle}).first->second;
+}
+
+std::vector<ShapeBuckets> ModelShelf::buckets_of(const Model& model) {
+  if (which_ == Buckets::all) return buckets_;
+  std::vector<ShapeBuckets> matching;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    try {
+      input_positions(model, {buckets_[i].input});
+    } catch (const InputError&) {
+      continue;
+    }
+    matching.push_back(buckets_[i]);
+    used_[i] = true;
+  }
+  return matching;
+}
+
+void ModelShelf::require_buckets_used() const {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (!used_[i])
+      throw UsageError("--shape-buckets " + buckets_[i].input + "." + std::to_string(buckets_[i].dim) +
+                       " has no effect: no model of the batch has an input of that name");
+  }
 }
 
 std::vector<ReportedModel> ModelShelf::report() const {

@@ -19,7 +19,19 @@ namespace lowtide::app {
 /// The models of a batch, opened at first mention.
 class ModelShelf {
  public:
-  ModelShelf(Session& session, std::string program) : session_(session), program_(std::move(program)) {}
+  /// Which buckets a model gets.
+  enum class Buckets {
+    all,       // a model that lacks one of the inputs is refused
+    matching,  // those whose input it has: one batch runs several models
+  };
+
+  ModelShelf(Session& session, std::string program, std::vector<ShapeBuckets> buckets = {},
+             Buckets which = Buckets::all)
+      : session_(session),
+        program_(std::move(program)),
+        buckets_(std::move(buckets)),
+        which_(which),
+        used_(buckets_.size(), which == Buckets::all) {}
 
   struct Entry {
     Model model;
@@ -27,13 +39,21 @@ class ModelShelf {
     std::size_t runs = 0;
   };
 
-  /// Throws ArchiveError when the archive cannot be opened; the same error again when asked again.
+  /// Throws ArchiveError when the archive cannot be opened, UsageError where its buckets do not suit it; the
+  /// same error again when asked again.
   Entry& open(const std::string& path);
   std::vector<ReportedModel> report() const;
+  /// Throws UsageError where no model so far has the input of some buckets.
+  void require_buckets_used() const;
 
  private:
+  std::vector<ShapeBuckets> buckets_of(const Model& model);
+
   Session& session_;
   std::string program_;
+  std::vector<ShapeBuckets> buckets_;
+  Buckets which_;
+  std::vector<bool> used_;
   std::map<std::string, Entry> entries_;
 };
 
@@ -43,7 +63,8 @@ struct BatchJob {
   std::string model;
   JobInputs inputs;
   std::filesystem::path output;
-  std::string error;  // why it cannot even be tried; empty where it can
+  std::string error;   // why it cannot even be tried; empty where it can
+  std::string bucket;  // equal where jobs of a model are padded to the same shape; empty without buckets
 };
 
 /// Runs jobs and collects what the report needs, in the order in which the jobs come. Not thread-safe.

@@ -1,8 +1,11 @@
 // Settings of a session. Plain structs, filled by designated initialisers.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lowtide/bytes.hpp"
 
@@ -63,8 +66,23 @@ struct SessionOptions {
   std::string learned_file;
 };
 
+/// The sizes that one dimension of a model's inputs is padded to, so that many sizes become few shapes, plans
+/// and patterns. A job is padded up to the next of them, and its results are cut back. Plans of such a model
+/// are not exact: an operator may add up in another order where it has more rows.
+struct ShapeBuckets {
+  std::string input;    // name of a user input, or its position where it is all digits
+  std::size_t dim = 0;  // which must be a free size of the export; other inputs that share it are padded, too
+  std::vector<std::int64_t> sizes;  // ascending, from 1; larger inputs are refused with InputError
+  /// Left out: the dimension must be a batch, that is, the graph must show that no index of it influences
+  /// another. Given: the caller's word that the model accepts this value behind the input's end (other inputs
+  /// that share the dimension get 0, unless they have buckets of their own with another value). Results are
+  /// then cut where a dimension has exactly this size, and left whole where it was computed from it.
+  std::optional<double> pad = {};
+};
+
 struct ModelOptions {
   Role role = Role::main;
+  std::vector<ShapeBuckets> shape_buckets = {};
 };
 
 }  // namespace lowtide

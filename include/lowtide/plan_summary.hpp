@@ -46,6 +46,7 @@ struct PlanSummary {
   std::string model;
   std::string shapes;                        // "ids i64[2, 64]"
   bool exact = true;                         // every step is an operator of the graph: same bits at every cap
+  bool padded = false;                       // jobs are padded to this shape (ShapeBuckets); then not exact
   bool bounded = true;                       // false: sizes depend on data and are not proved
   std::optional<Bytes> peak_bytes;           // highest use of the device, context included: the proof
   std::optional<Bytes> min_cap_bytes;        // the smallest cap with which this works

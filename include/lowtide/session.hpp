@@ -53,7 +53,15 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
+  /// Throws UsageError for buckets that do not suit the model.
   ModelHandle add(const Model& model, const ModelOptions& options = {});
+
+  /// The shapes at which a job of these shapes runs: larger ones where the model has buckets, else the same.
+  /// Throws InputError for shapes that the model does not take, or that no bucket holds.
+  InputShapes padded_shapes(ModelHandle model, const InputShapes& shapes) const;
+  /// All shapes at which jobs like this one can run: each bucket in its place, all else as given. Without
+  /// buckets, the job's own. Throws InputError; UsageError where there are more than 256.
+  std::vector<InputShapes> bucket_shapes(ModelHandle model, const InputShapes& like) const;
 
   /// Plans for exactly these jobs together: one cap, one slab for weights, one proof per model and shape.
   /// Replaces the plan before it. Touches nothing on the device. Throws PlanInfeasible with the smallest cap

@@ -10,6 +10,17 @@ namespace lowtide {
 using detail::PlannedModel;
 using detail::ShapePlan;
 
+namespace {
+
+/// The plan serves every size up to the bucket. Which of them come is not known when it is made, so it does
+/// not promise the bits of the unpadded job, although a job of the very size of the bucket has them.
+void mark_padded(PlanSummary& summary) {
+  summary.padded = true;
+  summary.exact = false;
+}
+
+}  // namespace
+
 Session::Session(const SessionOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
@@ -17,7 +28,10 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 ModelHandle Session::add(const Model& model, const ModelOptions& options) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->entries.push_back({model.shared_data(), options, nullptr});
+  impl_->entries.push_back({.data = model.shared_data(),
+                            .options = options,
+                            .loaded = nullptr,
+                            .buckets = detail::make_ladders(model.data(), options.shape_buckets)});
   return {impl_->entries.size() - 1};
 }
 
@@ -28,7 +42,7 @@ std::vector<PlanSummary> Session::plan_jobs(const std::vector<PlannedJob>& jobs)
   std::size_t before = jobs.empty() ? 0 : jobs.back().model.index;  // the jobs come again and again
   for (const PlannedJob& job : jobs) {
     const Impl::Entry& entry = impl_->entries.at(job.model.index);
-    graph::InputDescriptions inputs = entry.data->describe(job.shapes);
+    graph::InputDescriptions inputs = entry.run_shapes(job.shapes);
     PlannedModel& model = models[job.model.index];
     model.data = entry.data;
     ++model.jobs;
@@ -51,6 +65,7 @@ std::vector<PlanSummary> Session::plan_jobs(const std::vector<PlannedJob>& jobs)
       if (!(shape.inputs == inputs)) continue;
       summaries.push_back(impl_->capped() ? detail::summarise(*impl_->plan, models[index], shape)
                                           : detail::summarise_in_place(models[index], shape));
+      if (impl_->entries.at(index).buckets) mark_padded(summaries.back());
       if (!impl_->cpu_plan) continue;
       const detail::RamPart& part = impl_->cpu_plan->ram.parts.at(index);
       detail::add_ram(summaries.back(), impl_->cpu_plan->ram, part);
@@ -69,8 +84,10 @@ std::vector<PlanSummary> Session::planned() const {
   std::vector<PlanSummary> summaries;
   if (!impl_->plan) return summaries;
   for (const auto& [index, model] : impl_->plan->models) {
-    for (const ShapePlan& shape : model.shapes)
+    for (const ShapePlan& shape : model.shapes) {
       summaries.push_back(detail::summarise(*impl_->plan, model, shape));
+      if (impl_->entries.at(index).buckets) mark_padded(summaries.back());
+    }
   }
   return summaries;
 }
@@ -85,7 +102,7 @@ std::vector<JobOutcome> Session::run_many(ModelHandle model,
                                           const std::vector<std::vector<at::Tensor>>& jobs) {
   const std::lock_guard lock(impl_->mutex);
   if (model.index >= impl_->entries.size()) throw UsageError("no such model in this session");
-  return impl_->run_many(model.index, jobs);
+  return impl_->run_padded(model.index, jobs);
 }
 
 std::vector<CapPoint> Session::cap_curve() const {

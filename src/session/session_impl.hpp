@@ -1,6 +1,7 @@
-// The inside of a session: what it holds, and its work in four files: session_setup.cpp (devices, plans,
+// The inside of a session: what it holds, and its work in five files: session_setup.cpp (devices, plans,
 // loading), session_job.cpp (running jobs and cleaning up after them), session_arena.cpp (planned places for
-// activations) and session_recovery.cpp (memory that went missing).
+// activations), session_buckets.cpp (padding jobs and cutting their results) and session_recovery.cpp (memory
+// that went missing).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,6 +20,7 @@
 #include "lowtide/session.hpp"
 #include "memory/budget_ledger.hpp"
 #include "memory/host_slab.hpp"
+#include "session/bucket_ladders.hpp"
 #include "session/learned_shapes.hpp"
 #include "session/loaded_model.hpp"
 #include "session/pattern_cache.hpp"
@@ -35,6 +37,10 @@ struct Session::Impl {
     std::shared_ptr<const detail::ModelData> data;
     ModelOptions options;
     std::unique_ptr<detail::LoadedModel> loaded;
+    std::shared_ptr<const detail::BucketLadders> buckets;  // null where it has none
+
+    /// The shapes at which a job of these shapes runs.
+    graph::InputDescriptions run_shapes(const InputShapes& shapes) const;
   };
 
   explicit Impl(const SessionOptions& session_options);
@@ -77,6 +83,7 @@ struct Session::Impl {
     Bytes proved = 0;  // what a region may take
   };
   std::vector<JobOutcome> run_many(std::size_t index, const std::vector<std::vector<at::Tensor>>& given);
+  std::vector<JobOutcome> run_padded(std::size_t index, const std::vector<std::vector<at::Tensor>>& given);
   void run_wave(std::size_t index, std::vector<PreparedJob>& prepared,
                 const std::vector<JobOutcome*>& outcomes);
   void run_in_place(std::size_t index, PreparedJob& prepared, JobOutcome& outcome);

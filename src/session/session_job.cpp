@@ -327,7 +327,7 @@ std::vector<JobOutcome> Session::Impl::run_many(std::size_t index,
 }
 
 std::vector<at::Tensor> Session::Impl::run(std::size_t index, const std::vector<at::Tensor>& given) {
-  JobOutcome outcome = std::move(run_many(index, {given}).front());
+  JobOutcome outcome = std::move(run_padded(index, {given}).front());
   if (outcome.error) std::rethrow_exception(outcome.error);
   return std::move(outcome.outputs);
 }
