@@ -25,7 +25,8 @@ TEST_CASE(
     const Reported works = run(std::to_string(smallest));
     CHECK(works.outcome.code == 0);
     CHECK(works.plan().at("min_ram_cap_bytes") == smallest);
-    CHECK(works.plan().at("disk_bytes_per_pass") > 0);
+    // On the card everything stays after the first job.
+    CHECK((works.plan().at("disk_bytes_per_pass") > 0) == (std::string(device) == "cpu"));
     const std::uint64_t weights = works.measured().at("weight_bytes");
     CHECK(works.measured().at("disk_read_bytes") > 0);
     CHECK(works.measured().at("disk_read_bytes") <= weights);

@@ -29,8 +29,6 @@ Bytes anonymous_bytes() {
   return 0;
 }
 
-const Bytes at_start = anonymous_bytes();
-
 /// The highest anonymous RSS while it lives.
 class Sampler {
  public:
@@ -63,6 +61,7 @@ void check_cap(const std::string& name, const std::string& device, double share)
   CAPTURE(name);
   CAPTURE(device);
   const fs::path folder(LOWTIDE_MODELS);
+  const Bytes at_start = anonymous_bytes();  // of the program, or with what the model before left in the heap
   Bytes cap = 0, card_bytes = 0;
   Sampler sampler;
   {
