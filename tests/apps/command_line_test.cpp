@@ -117,3 +117,35 @@ TEST_CASE("an unknown command is named, with the commands that there are") {
   CHECK(contains(complaint({}), "subcommand"));
   CHECK(contains(complaint_of_run({"--frobnicate"}), "--frobnicate"));
 }
+
+TEST_CASE("buckets name an input, a dimension and its sizes, and may say what to pad with") {
+  const auto buckets = [](std::vector<const char*> options) {
+    options.insert(options.begin(), {"run", "m.pt2", "x.npy", "--out", "out"});
+    return std::get<RunCommand>(parse(options)).common.shape_buckets;
+  };
+  CHECK(buckets({}).empty());
+  const auto one = buckets({"--shape-buckets", "ids.0=1,4,8,16"});
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].input == "ids");
+  CHECK(one[0].dim == 0);
+  CHECK(one[0].sizes == std::vector<std::int64_t>{1, 4, 8, 16});
+  CHECK_FALSE(one[0].pad.has_value());
+  const auto two = buckets({"--shape-buckets", "ids.1=64:pad=-1.5", "--shape-buckets=d['a.b=c'].12=3"});
+  REQUIRE(two.size() == 2);
+  CHECK(two[0].pad == -1.5);
+  CHECK(two[0].sizes == std::vector<std::int64_t>{64});
+  CHECK(two[1].input == "d['a.b=c']");
+  CHECK(two[1].dim == 12);
+  const Command plan = parse({"plan", "--shape-buckets", "x.0=2", "m.pt2"});  // takes one word, not the model
+  CHECK(std::get<PlanCommand>(plan).model == "m.pt2");
+  CHECK(std::get<PlanCommand>(plan).common.shape_buckets.size() == 1);
+  for (const char* wrong : {"ids", "ids=1", "ids.0", "ids.0=", "ids.=1", ".0=1", "ids.-1=1", "ids.x=1",
+                            "ids.0=1,", "ids.0=1,,2", "ids.0=1;2", "ids.0=99999999999999999999",
+                            "ids.0=1:pad=", "ids.0=1:pad=x", "ids.0= 1", "ids.0=1:fill=0"}) {
+    CAPTURE(wrong);
+    const std::string text = complaint_of_run({"--shape-buckets", wrong});
+    CHECK(text.find("--shape-buckets") != std::string::npos);
+    CHECK(text.find('\n') == std::string::npos);
+  }
+  CHECK(complaint({"measure", "m.pt2", "--shape-buckets", "ids.0=1"}) != "");
+}

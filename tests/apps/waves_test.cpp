@@ -53,3 +53,34 @@ TEST_CASE("jobs that cannot be tried keep their place and take none of a wave's"
   CHECK(cut("!!!", 4) == "!!!");
   CHECK(cut("a!a", 1) == "a! a");
 }
+
+namespace {
+
+/// Jobs of one model, a letter for the bucket of each.
+std::string cut_buckets(const std::string& buckets, std::size_t limit) {
+  std::vector<BatchJob> jobs;
+  for (const char bucket : buckets) {
+    jobs.push_back({.model = "a"});
+    (bucket == '!' ? jobs.back().error : jobs.back().bucket) = bucket;
+  }
+  std::string text;
+  for (const auto& wave : cut_into_waves(jobs, [&](const std::string&) { return limit; })) {
+    if (!text.empty()) text += ' ';
+    for (const BatchJob& job : wave) text += job.error.empty() ? job.bucket : job.error;
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("waves prefer jobs of one bucket as long as they do not become more, in the order of the batch") {
+  CHECK(cut_buckets("44448888", 4) == "4444 8888");
+  CHECK(cut_buckets("448888", 4) == "44 8888");
+  CHECK(cut_buckets("4448", 3) == "444 8");
+  CHECK(cut_buckets("44488", 4) == "444 88");
+  CHECK(cut_buckets("4!44888!", 4) == "4!44 888!");
+  CHECK(cut_buckets("484848", 3) == "484 848");
+  CHECK(cut_buckets("48", 4) == "48");
+  CHECK(cut_buckets("4488", 1) == "4 4 8 8");
+  CHECK(cut_buckets("4444444", 3) == "444 44 44");
+}
