@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base_torch/dtype_convert.hpp"
+#include "lowtide/log.hpp"
 #include "session/session_impl.hpp"
 
 namespace lowtide {
@@ -18,6 +19,11 @@ Session& Session::operator=(Session&&) noexcept = default;
 ModelHandle Session::add(const Model& model, const ModelOptions& options) {
   const std::lock_guard lock(impl_->mutex);
   impl_->entries.push_back({model.shared_data(), options, nullptr});
+  const graph::Program& program = model.data().program();
+  if (const std::size_t open = graph::count_unevaluated(program); open > 0)
+    log_message(LogLevel::info, "'" + model.path() + "': " + std::to_string(open) + " of " +
+                                    std::to_string(program.guards.size()) +
+                                    " guards are not evaluated, inspect says why");
   return {impl_->entries.size() - 1};
 }
 
