@@ -3,6 +3,7 @@
 #include <map>
 
 #include "graph/graph_text.hpp"
+#include "graph/quote.hpp"
 #include "lowtide/commands.hpp"
 #include "lowtide/model.hpp"
 #include "session/model_data.hpp"
@@ -89,6 +90,23 @@ void print_operators(const graph::Graph& graph) {
   for (const auto& [count, name] : order) std::printf("  %6zu  %s\n", count, name.c_str());
 }
 
+/// Texts of files: control characters would write to the terminal.
+std::string printable(const std::string& text) {
+  const std::string quoted = graph::escaped(text, '\0');
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+void print_guards(const graph::Program& program) {
+  if (program.guards.empty()) return;
+  std::printf("guards\n  %zu, %zu of them not evaluated\n", program.guards.size(),
+              graph::count_unevaluated(program));
+  for (const graph::Guard& guard : program.guards) {
+    std::printf("  %-13s %s", guard.evaluated() ? "evaluated" : "not evaluated",
+                printable(guard.text()).c_str());
+    std::printf(guard.evaluated() ? "\n" : "  (%s)\n", guard.reason().c_str());
+  }
+}
+
 }  // namespace
 
 int inspect(const InspectCommand& command) {
@@ -99,8 +117,7 @@ int inspect(const InspectCommand& command) {
   print_outputs(data);
   print_weights(data);
   print_operators(data.program().graph);
-  if (!data.program().guards.empty()) std::printf("guards\n");
-  for (const std::string& guard : data.program().guards) std::printf("  %s\n", guard.c_str());
+  print_guards(data.program());
   if (command.common.verbose) std::printf("graph\n%s", graph::print_graph(data.program()).c_str());
   return 0;
 }

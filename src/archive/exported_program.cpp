@@ -45,6 +45,7 @@ class ProgramReader final : public GraphReader {
       for (const Json guard : guards->elements()) program_.guards.emplace_back(guard.string());
     }
     read_names(module);
+    graph::resolve_guards(program_);
     solve_hints(module.at("graph"));
   }
 

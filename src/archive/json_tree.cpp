@@ -222,6 +222,10 @@ bool Json::is_string() const {
   return tree_->entries_[index_].kind == JsonTree::Kind::string;
 }
 
+bool Json::is_integer() const {
+  return tree_->entries_[index_].kind == JsonTree::Kind::integer;
+}
+
 std::int64_t Json::integer() const {
   if (tree_->entries_[index_].kind != JsonTree::Kind::integer) expected("a 64-bit integer");
   return tree_->entries_[index_].integer;

@@ -30,6 +30,7 @@ class Json {
   bool is_object() const;
   bool is_array() const;
   bool is_string() const;
+  bool is_integer() const;
   std::int64_t integer() const;
   /// An integer or real number, or one of "Infinity", "-Infinity" and "NaN", which export writes as strings.
   double number() const;

@@ -10,7 +10,8 @@ namespace {
 /// One child of a container: its key or field name, or nothing where it has only a position.
 struct Step {
   std::optional<std::string> key;
-  bool field = false;  // of a named tuple
+  bool field = false;   // of a named tuple or data class
+  bool number = false;  // an integer key
   std::size_t position = 0;
 };
 using Path = std::vector<Step>;
@@ -66,10 +67,20 @@ class TreeSpec {
     }
     try {
       const JsonTree keys(context->string(), "keys");
+      if (const auto fields = data_class_fields(keys.root())) return name_steps(steps, *fields, true);
       if (keys.root().is_array()) return name_steps(steps, keys.root(), false);
     } catch (const ArchiveError&) {  // a context of an unknown container: its children have positions only
     }
     return steps;
+  }
+
+  /// A data class's context is [[fields that are set], [fields that are None]].
+  static std::optional<Json> data_class_fields(Json context) {
+    if (!context.is_array() || context.size() != 2) return std::nullopt;
+    for (const Json list : context.elements()) {
+      if (!list.is_array()) return std::nullopt;
+    }
+    return *context.elements().begin();
   }
 
   static std::vector<Step> name_steps(std::vector<Step> steps, Json names, bool fields) {
@@ -77,6 +88,10 @@ class TreeSpec {
     std::size_t i = 0;
     for (const Json name : names.elements()) {
       Step& step = steps[i++];
+      if (name.is_integer()) {
+        step.key = std::to_string(name.integer());
+        step.number = true;
+      }
       if (!name.is_string()) continue;
       step.key = std::string(name.string());
       step.field = fields;
@@ -90,6 +105,7 @@ class TreeSpec {
 
 std::string bracketed(const Step& step) {
   if (!step.key) return "[" + std::to_string(step.position) + "]";
+  if (step.number) return "[" + *step.key + "]";
   return step.field ? "." + *step.key : "['" + *step.key + "']";
 }
 

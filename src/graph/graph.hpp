@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "graph/dtype.hpp"
+#include "graph/guard.hpp"
 #include "graph/sym_expr.hpp"
 
 namespace lowtide::graph {
@@ -222,7 +223,7 @@ struct Program {
   std::unordered_map<SymbolId, SymbolRange> ranges;
   /// What the symbols of the user inputs were when the program was exported, where that is recorded.
   std::unordered_map<SymbolId, std::int64_t> hints;
-  std::vector<std::string> guards;  // Python text; conditions under which the export is valid
+  std::vector<Guard> guards;  // conditions on the inputs under which the export is valid
   /// Names of the flattened user inputs (forward's argument names with paths: "ids", "xs[0]", "d['idx']"), in
   /// order, constant inputs included.
   std::vector<std::string> user_input_names;

@@ -63,7 +63,7 @@ class GraphParser {
         program_.hints[symbol] = line.integer();
       } while (line.accept(","));
     } else if (line.accept_word("guard")) {
-      program_.guards.push_back(line.name());
+      program_.guards.emplace_back(line.name());
     } else {
       return false;
     }
@@ -457,6 +457,7 @@ Program parse_graph(std::string_view text) {
   Program program;
   program.name = "model";
   GraphParser(lines, program, program.graph, 0).parse();
+  resolve_guards(program);
   return program;
 }
 

@@ -277,7 +277,7 @@ std::string header(const Program& program) {
   for (const auto& [symbol, hint] : program.hints) hints[symbols.name(symbol)] = ": " + std::to_string(hint);
   for (const auto& [name, range] : ranges) lines += "ranges " + label(name) + range + "\n";
   for (const auto& [name, hint] : hints) lines += "hints " + label(name) + hint + "\n";
-  for (const std::string& guard : program.guards) lines += "guard " + escaped(guard, '"') + "\n";
+  for (const Guard& guard : program.guards) lines += "guard " + escaped(guard.text(), '"') + "\n";
   return lines;
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "graph/guard_check.hpp"
 #include "graph/quote.hpp"
 #include "lowtide/error.hpp"
 
@@ -46,9 +47,6 @@ bool is_real(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
 }
 
-/// Smaller minima say that 0 and 1 were not looked at during export; they are accepted.
-constexpr std::int64_t kNoMinimum = 2;
-
 /// One walk over the inputs. Bare symbols are bound first, expressions are solved and checked when all of
 /// those are known.
 class Binder {
@@ -64,9 +62,11 @@ class Binder {
     check_count(expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
       name_ = i < program_.user_input_names.size() ? program_.user_input_names[i] : std::to_string(i);
+      input_ = i;
       bind_input(*expected[i], inputs_[i]);
     }
     solve_expressions();
+    check_limits(program_, inputs_, symbols_, order_);
     return std::move(symbols_);
   }
 
@@ -74,6 +74,7 @@ class Binder {
   /// A size or integer that has to equal an expression of several symbols.
   struct Equation {
     std::string where;
+    GuardPlace place;
     const SymExpr* expr;
     std::int64_t value;
   };
@@ -132,7 +133,7 @@ class Binder {
     }
     for (std::size_t i = 0; i < given.sizes.size(); ++i) {
       bind(where + "size " + std::to_string(given.sizes[i]) + " at dimension " + std::to_string(i),
-           meta.sizes[i], given.sizes[i]);
+           {input_, i}, meta.sizes[i], given.sizes[i]);
     }
   }
 
@@ -146,7 +147,8 @@ class Binder {
   void bind_integer(const Value& value, const InputDescription& given) {
     check_scalar(given, is_integer(given.dtype), "an integer");
     if (!given.integer) return;  // known only when the run begins
-    bind("input " + in_quotes(name_) + ": " + std::to_string(*given.integer), value.expr, *given.integer);
+    bind("input " + in_quotes(name_) + ": " + std::to_string(*given.integer), {input_, std::nullopt},
+         value.expr, *given.integer);
   }
 
   /// An input that was fixed at export may be left out; if it is given, it has to be the same.
@@ -171,38 +173,29 @@ class Binder {
     }
   }
 
-  void bind(std::string where, const SymExpr& expr, std::int64_t value) {
+  void bind(std::string where, const GuardPlace& place, const SymExpr& expr, std::int64_t value) {
     if (expr.is_constant()) {
       if (expr.constant() == value) return;
       throw InputError(where + " where " + std::to_string(expr.constant()) + " is expected");
     }
     const std::optional<SymbolId> symbol = expr.as_symbol();
     if (!symbol) {
-      equations_.push_back({std::move(where), &expr, value});
+      equations_.push_back({std::move(where), place, &expr, value});
       return;
     }
-    assign(where, *symbol, value);
+    assign(where, place, *symbol, value);
   }
 
-  void assign(const std::string& where, SymbolId symbol, std::int64_t value) {
+  void assign(const std::string& where, const GuardPlace& place, SymbolId symbol, std::int64_t value) {
     std::optional<std::int64_t>& slot = symbols_.at(symbol);
     if (slot && *slot != value) {
       throw InputError(where + " where " + program_.symbols.name(symbol) + " is " + std::to_string(*slot) +
                        " (from input " + in_quotes(bound_by_[symbol]) + ")");
     }
-    if (!slot) bound_by_[symbol] = name_;
+    if (slot) return;
+    bound_by_[symbol] = name_;
     slot = value;
-    const auto range = program_.ranges.find(symbol);
-    if (range == program_.ranges.end()) return;
-    const auto [min, max] = range->second;
-    if (min && *min > kNoMinimum && value < *min) {
-      throw InputError(where + " is below the smallest that the model was exported for, " +
-                       std::to_string(*min));
-    }
-    if (max && value > *max) {
-      throw InputError(where + " is above the largest that the model was exported for, " +
-                       std::to_string(*max));
-    }
+    order_.push_back({symbol, place, where});
   }
 
   void solve_expressions() {
@@ -210,7 +203,7 @@ class Binder {
       for (const Equation& equation : equations_) {
         const auto solution = equation.expr->solve(equation.value, symbols_);
         if (!solution) continue;
-        assign(equation.where, solution->first, solution->second);
+        assign(equation.where, equation.place, solution->first, solution->second);
         progress = true;
       }
     }
@@ -227,7 +220,9 @@ class Binder {
   SymbolValues symbols_;
   std::vector<std::string> bound_by_;  // per symbol: the input that told it
   std::vector<Equation> equations_;
-  std::string name_;  // of the input at hand
+  std::vector<BoundSymbol> order_;
+  std::string name_;       // of the input at hand
+  std::size_t input_ = 0;  // its position
 };
 
 std::optional<InputDescription> describe_constant(const ConstantInput& constant) {

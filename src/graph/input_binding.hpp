@@ -25,9 +25,9 @@ struct InputDescription {
 /// none.
 using InputDescriptions = std::vector<std::optional<InputDescription>>;
 
-/// Checks presence, dtype, rank, fixed sizes and real range constraints (a lower bound of 2 means "0 and 1
-/// were not looked at" and is no bound), and binds the symbols. Throws InputError naming the input, what was
-/// expected and what was given.
+/// Checks presence, dtype, rank, fixed sizes, real range constraints (a lower bound of 2 means "0 and 1 were
+/// not looked at" and is no bound) and the guards, and binds the symbols. Throws InputError naming the input,
+/// what was expected, what was given and, for ranges and guards, the nearest size that all of them allow.
 SymbolValues bind_inputs(const Program& program, const InputDescriptions& inputs);
 
 /// The inputs the archive was exported with, where recorded hints tell them: for `plan` without --shape.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base_torch/dtype_convert.hpp"
+#include "lowtide/log.hpp"
 #include "session/session_impl.hpp"
 
 namespace lowtide {
@@ -32,6 +33,11 @@ ModelHandle Session::add(const Model& model, const ModelOptions& options) {
                             .options = options,
                             .loaded = nullptr,
                             .buckets = detail::make_ladders(model.data(), options.shape_buckets)});
+  const graph::Program& program = model.data().program();
+  if (const std::size_t open = graph::count_unevaluated(program); open > 0)
+    log_message(LogLevel::info, "'" + model.path() + "': " + std::to_string(open) + " of " +
+                                    std::to_string(program.guards.size()) +
+                                    " guards are not evaluated, inspect says why");
   return {impl_->entries.size() - 1};
 }
 

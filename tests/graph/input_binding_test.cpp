@@ -63,10 +63,10 @@ TEST_CASE("each mistake in an input is named with what was expected and what was
         "input 'ids' has dtype i32 where the model takes i64");
   CHECK(error_of(program, {tensor(DType::i64, {2, 64, 3}), mask}) ==
         "input 'ids' has shape [2, 64, 3] where the model takes [s0, s1]: 3 dimensions where 2 are expected");
-  CHECK(error_of(program, {tensor(DType::i64, {2, 513}), mask}) ==
+  CHECK(error_of(program, {tensor(DType::i64, {2, 513}), tensor(DType::f32, {2, 513})}) ==
         "input 'ids' has shape [2, 513] where the model takes [s0, s1]: size 513 at dimension 1 is above the "
         "largest that the "
-        "model was exported for, 512");
+        "model was exported for, 512; nearest allowed: 512");
   CHECK(error_of(program, {ids, tensor(DType::f32, {2, 63})}) ==
         "input 'mask' has shape [2, 63] where the model takes [s0, s1]: size 63 at dimension 1 where s1 is "
         "64 (from input 'ids')");
@@ -80,7 +80,7 @@ TEST_CASE("fixed sizes and real minima are checked") {
   CHECK(error_of(program, {tensor(DType::f32, {1, 3, 12})}) ==
         "input 'x' has shape [1, 3, 12] where the model takes [1, 3, w]: size 12 at dimension 2 is below the "
         "smallest that the "
-        "model was exported for, 13");
+        "model was exported for, 13; nearest allowed: 13");
   CHECK(error_of(program, {tensor(DType::f32, {1, 3, 13})}) == "");
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("symbolic integers are bound from the values of 0-d tensors") {
   const auto x = tensor(DType::f32, {5});
   CHECK(value_of(program, bind_inputs(program, {x, integer(4)}), "s1") == 4);
   CHECK(error_of(program, {x, integer(9)}) ==
-        "input 'n': 9 is above the largest that the model was exported for, 8");
+        "input 'n': 9 is above the largest that the model was exported for, 8; nearest allowed: 8");
   CHECK(error_of(program, {x, tensor(DType::f32, {})}) ==
         "input 'n' has dtype f32 and shape [] where the model takes an integer (0-d tensor)");
   CHECK(error_of(program, {x, tensor(DType::i64, {1})}) != "");
