@@ -42,7 +42,7 @@ class ProgramReader final : public GraphReader {
     read_signature(module.at("signature"));
     read_ranges(json.at("range_constraints"));
     if (const auto guards = json.find("guards_code")) {
-      for (const Json guard : guards->elements()) program_.guards.emplace_back(guard.string());
+      for (const Json guard : guards->elements()) program_.guards.emplace_back(std::string(guard.string()));
     }
     read_names(module);
     graph::resolve_guards(program_);

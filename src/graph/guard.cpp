@@ -30,10 +30,6 @@ struct Guard::Value {
 };
 
 struct Guard::Arithmetic {
-  static Value exact(bool overflow, std::int64_t n) {
-    return overflow ? Value::unknown() : Value::integer(n);
-  }
-
   /// Integers compare with floats exactly, which needs more digits than a double has.
   static std::partial_ordering order(const Value& a, const Value& b) {
     if (!a.is_real() && !b.is_real()) return a.n <=> b.n;
@@ -116,11 +112,11 @@ struct Guard::Arithmetic {
     std::int64_t n = 0;
     switch (op) {
       case Op::add:
-        return exact(__builtin_add_overflow(a, b, &n), n);
+        return __builtin_add_overflow(a, b, &n) ? Value::unknown() : Value::integer(n);
       case Op::subtract:
-        return exact(__builtin_sub_overflow(a, b, &n), n);
+        return __builtin_sub_overflow(a, b, &n) ? Value::unknown() : Value::integer(n);
       case Op::multiply:
-        return exact(__builtin_mul_overflow(a, b, &n), n);
+        return __builtin_mul_overflow(a, b, &n) ? Value::unknown() : Value::integer(n);
       case Op::floor_divide:
       case Op::modulo: {
         if (b == 0) return Value::raised();

@@ -10,34 +10,22 @@
 #include "graph/guard.hpp"
 #include "graph/guard_functions.hpp"
 #include "graph/guard_inputs.hpp"
+#include "graph/guard_scanner.hpp"
 #include "graph/quote.hpp"
 
 namespace lowtide::graph {
 namespace {
 
 constexpr std::size_t kLongest = 64 * 1024;
-constexpr int kDeepest = 200;
 /// Comparisons in one chain, four bits each beside their number.
 constexpr std::size_t kLongestChain = 14;
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
-}
-
-/// A text that is not understood; caught where the guard is read.
-struct NotUnderstood {
-  std::string reason;
-};
 
 }  // namespace
 
 /// Recursive descent; each level of nesting is counted, and nothing is read twice.
 class GuardParser {
  public:
-  GuardParser(Guard& guard, const GuardInputs& inputs) : text_(guard.text_), guard_(guard), inputs_(inputs) {}
+  GuardParser(Guard& guard, const GuardInputs& inputs) : scan_(guard.text_), guard_(guard), inputs_(inputs) {}
 
   static void read(Guard& guard, const GuardInputs& inputs) {
     guard.code_.clear();
@@ -47,7 +35,7 @@ class GuardParser {
       if (guard.text_.size() > kLongest) throw NotUnderstood{"too long"};
       GuardParser parser(guard, inputs);
       parser.conditional();
-      if (parser.peek() != '\0' || parser.pos_ < parser.text_.size()) parser.stop();
+      parser.scan_.expect_end();
     } catch (NotUnderstood& why) {
       guard.reason_ = std::move(why.reason);
       guard.code_.clear();
@@ -58,67 +46,23 @@ class GuardParser {
  private:
   using Op = Guard::Op;
 
-  // --- tokens ---
-
-  [[noreturn]] void stop() const {
-    throw NotUnderstood{pos_ < text_.size() ? "not understood at character " + std::to_string(pos_ + 1)
-                                            : "ends too early"};
-  }
-
-  char peek() {
-    while (pos_ < text_.size() && (text_[pos_] == ' ' || text_[pos_] == '\t')) ++pos_;
-    return pos_ < text_.size() ? text_[pos_] : '\0';
-  }
-  bool accept(std::string_view token) {
-    peek();
-    if (text_.substr(pos_, token.size()) != token) return false;
-    pos_ += token.size();
-    return true;
-  }
-  void expect(std::string_view token) {
-    if (!accept(token)) stop();
-  }
-  bool accept_word(std::string_view word) {
-    peek();
-    const std::size_t end = pos_ + word.size();
-    if (text_.substr(pos_, word.size()) != word || (end < text_.size() && is_word(text_[end]))) return false;
-    pos_ = end;
-    return true;
-  }
-  std::string_view word() {
-    const std::size_t start = pos_;
-    while (pos_ < text_.size() && is_word(text_[pos_])) ++pos_;
-    if (pos_ == start) stop();
-    return text_.substr(start, pos_ - start);
-  }
-
   void emit(Op op, std::int64_t n = 0, double x = 0) { guard_.code_.push_back({op, n, x}); }
-
-  struct Level {
-    explicit Level(GuardParser& owner) : parser(owner) {
-      if (++parser.depth_ > kDeepest) throw NotUnderstood{"nested too deeply"};
-    }
-    ~Level() { --parser.depth_; }
-    Level(const Level&) = delete;
-    Level& operator=(const Level&) = delete;
-    GuardParser& parser;
-  };
 
   // --- grammar, loosest first ---
 
   void conditional() {
-    const Level level(*this);
+    const GuardScanner::Level level(scan_);
     either();
-    if (!accept_word("if")) return;
+    if (!scan_.accept_word("if")) return;
     either();
-    if (!accept_word("else")) stop();
+    if (!scan_.accept_word("else")) scan_.stop();
     conditional();
     emit(Op::choose);
   }
 
   void either() {
     both();
-    while (accept_word("or")) {
+    while (scan_.accept_word("or")) {
       both();
       emit(Op::logical_or);
     }
@@ -126,15 +70,15 @@ class GuardParser {
 
   void both() {
     negation();
-    while (accept_word("and")) {
+    while (scan_.accept_word("and")) {
       negation();
       emit(Op::logical_and);
     }
   }
 
   void negation() {
-    if (!accept_word("not")) return comparison();
-    const Level level(*this);
+    if (!scan_.accept_word("not")) return comparison();
+    const GuardScanner::Level level(scan_);
     negation();
     emit(Op::invert_truth);
   }
@@ -156,12 +100,12 @@ class GuardParser {
   }
 
   std::optional<Op> comparator() {
-    if (accept("==")) return Op::equal;
-    if (accept("!=")) return Op::not_equal;
-    if (accept("<=")) return Op::less_equal;
-    if (accept(">=")) return Op::greater_equal;
-    if (accept("<")) return Op::less;
-    if (accept(">")) return Op::greater;
+    if (scan_.accept("==")) return Op::equal;
+    if (scan_.accept("!=")) return Op::not_equal;
+    if (scan_.accept("<=")) return Op::less_equal;
+    if (scan_.accept(">=")) return Op::greater_equal;
+    if (scan_.accept("<")) return Op::less;
+    if (scan_.accept(">")) return Op::greater;
     return std::nullopt;
   }
 
@@ -185,7 +129,7 @@ class GuardParser {
 
   const Binary* operator_of(int least) {
     for (const Binary& binary : kBinaries) {
-      if (binary.rank >= least && accept(binary.token)) return &binary;
+      if (binary.rank >= least && scan_.accept(binary.token)) return &binary;
     }
     return nullptr;
   }
@@ -201,65 +145,44 @@ class GuardParser {
   }
 
   void unary() {
-    if (accept("-")) {
-      const Level level(*this);
+    if (scan_.accept("-")) {
+      const GuardScanner::Level level(scan_);
       unary();
       return emit(Op::negate);
     }
-    if (accept("+")) {
-      const Level level(*this);
+    if (scan_.accept("+")) {
+      const GuardScanner::Level level(scan_);
       return unary();
     }
     atom();
-    if (!accept("**")) return;
-    const Level level(*this);
+    if (!scan_.accept("**")) return;
+    const GuardScanner::Level level(scan_);
     unary();
     emit(Op::power);
   }
 
   void atom() {
-    const char next = peek();
-    if (is_digit(next) || next == '.') return number();
-    if (accept("(")) {
+    const char next = scan_.peek();
+    if (GuardScanner::is_digit(next) || next == '.') return number();
+    if (scan_.accept("(")) {
       conditional();
-      return expect(")");
+      return scan_.expect(")");
     }
-    if (accept_word("True")) return emit(Op::boolean, 1);
-    if (accept_word("False")) return emit(Op::boolean, 0);
-    const std::size_t start = pos_;
-    std::string name(word());
+    if (scan_.accept_word("True")) return emit(Op::boolean, 1);
+    if (scan_.accept_word("False")) return emit(Op::boolean, 0);
+    const std::size_t start = scan_.position();
+    std::string name(scan_.word());
     if (name == "L") return place();
-    while (accept(".")) name.append(".").append(word());
+    while (scan_.accept(".")) name.append(".").append(scan_.word());
     if (name == "math.inf") return emit(Op::real, 0, std::numeric_limits<double>::infinity());
-    if (!accept("(")) {
-      pos_ = start;
-      stop();
-    }
+    if (!scan_.accept("(")) scan_.stop_at(start);
     call(name);
   }
 
   void number() {
-    const char* const begin = text_.data() + pos_;
-    const char* const end = text_.data() + text_.size();
-    std::int64_t integer = 0;
-    const auto whole = std::from_chars(begin, end, integer);
-    const bool fraction =
-        whole.ptr == begin || (whole.ptr != end && (*whole.ptr == '.' || *whole.ptr == 'e'));
-    if (!fraction) {
-      if (whole.ec != std::errc()) throw NotUnderstood{"has an integer of more than 64 bit"};
-      finish_number(whole.ptr);
-      return emit(Op::integer, integer);
-    }
-    double real = 0;
-    const auto read = std::from_chars(begin, end, real);
-    if (read.ec != std::errc()) stop();
-    finish_number(read.ptr);
-    emit(Op::real, 0, real);
-  }
-
-  void finish_number(const char* end) {
-    pos_ = static_cast<std::size_t>(end - text_.data());
-    if (pos_ < text_.size() && is_word(text_[pos_])) stop();  // 0x10, 1_000
+    const auto number = scan_.number();
+    if (const auto* integer = std::get_if<std::int64_t>(&number)) return emit(Op::integer, *integer);
+    emit(Op::real, 0, std::get<double>(number));
   }
 
   struct Callable {
@@ -307,7 +230,7 @@ class GuardParser {
     for (std::size_t i = 0; i < kGuardFunctions.size(); ++i) {
       if (name != kGuardFunctions[i].name) continue;
       conditional();
-      expect(")");
+      scan_.expect(")");
       return emit(Op::function, static_cast<std::int64_t>(i));
     }
     for (const Callable& callable : kCallables) {
@@ -326,8 +249,8 @@ class GuardParser {
         conditional();
       }
       if (++count > 1) emit(callable.op);
-    } while (accept(","));
-    expect(")");
+    } while (scan_.accept(","));
+    scan_.expect(")");
     if (count < callable.least || count > callable.most)
       throw NotUnderstood{"calls " + in_quotes(callable.name) + " with " + std::to_string(count) +
                           " operands"};
@@ -337,52 +260,31 @@ class GuardParser {
   // --- L['name'][...].field.size()[0] ---
 
   void place() {
-    expect("[");
-    const std::string base = key();
+    scan_.expect("[");
+    const std::string base = scan_.quoted();
+    scan_.expect("]");
     std::vector<std::string> path;
     while (true) {
-      if (accept("[")) {
-        const char next = peek();
-        path.push_back(next == '\'' || next == '"' ? "['" + key_text() + "']" : "[" + index() + "]");
-        expect("]");
+      if (scan_.accept("[")) {
+        const char next = scan_.peek();
+        path.push_back(next == '\'' || next == '"' ? "['" + scan_.quoted() + "']"
+                                                   : "[" + scan_.index() + "]");
+        scan_.expect("]");
         continue;
       }
-      const std::size_t before = pos_;
-      if (!accept(".")) return integer_input(base, path);
-      const std::string_view name = word();
-      const bool called = accept("(");
+      if (!scan_.accept(".")) return integer_input(base, path);
+      const std::string_view name = scan_.word();
+      const bool called = scan_.accept("(");
       if (name == "size" && called) {
-        expect(")");
+        scan_.expect(")");
         return dimension(base, path);
       }
       if (called || name == "shape") {
         if (name == "shape" && !called) return dimension(base, path);
-        pos_ = before;
         throw NotUnderstood{"looks at " + in_quotes(name)};
       }
       path.push_back("." + std::string(name));
     }
-  }
-
-  std::string key() {
-    std::string text = key_text();
-    expect("]");
-    return text;
-  }
-  std::string key_text() {
-    const char mark = peek();
-    if (mark != '\'' && mark != '"') stop();
-    auto text = unescaped(text_, pos_);
-    if (!text) stop();
-    return std::move(*text);
-  }
-  std::string index() {
-    const bool negative = accept("-");
-    peek();
-    const std::size_t start = pos_;
-    while (pos_ < text_.size() && is_digit(text_[pos_])) ++pos_;
-    if (start == pos_) stop();
-    return (negative ? "-" : "") + std::string(text_.substr(start, pos_ - start));
   }
 
   std::size_t input_of(const std::string& base, const std::vector<std::string>& path) const {
@@ -394,9 +296,9 @@ class GuardParser {
 
   void dimension(const std::string& base, const std::vector<std::string>& path) {
     const std::size_t position = input_of(base, path);
-    expect("[");
-    const std::string digits = index();
-    expect("]");
+    scan_.expect("[");
+    const std::string digits = scan_.index();
+    scan_.expect("]");
     std::size_t number = SIZE_MAX;
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
     const Value* value = inputs_.value(position);
@@ -432,11 +334,9 @@ class GuardParser {
     return (static_cast<std::uint64_t>(place.input) << 16) + (place.dimension ? *place.dimension + 1 : 0);
   }
 
-  std::string_view text_;
+  GuardScanner scan_;
   Guard& guard_;
   const GuardInputs& inputs_;
-  std::size_t pos_ = 0;
-  int depth_ = 0;
   std::unordered_map<std::uint64_t, std::int64_t> seen_;
 };
 

@@ -60,6 +60,18 @@ std::vector<std::string> output_names(const std::string& tree, int outputs,
   return read(builder).program.user_output_names;
 }
 
+/// Of a model with two inputs that are the leaves of its argument `image`.
+std::vector<std::string> input_names(const std::string& tree) {
+  ArchiveBuilder builder;
+  builder.edit_model(
+      R"([{\"type\": null, \"context\": null, \"children_spec\": []}]}, {\"type\": \"builtins.dict\")",
+      "[" + treespec(tree) + R"(]}, {\"type\": \"builtins.dict\")");
+  builder.edit_model(
+      R"({"user_input": {"arg": {"as_tensor": {"name": "x"}}}})",
+      R"({"user_input": {"arg": {"as_tensor": {"name": "x"}}}}, {"constant_input": {"name": "n", "value": {"as_int": 2}}})");
+  return read(builder).program.user_input_names;
+}
+
 }  // namespace
 
 TEST_CASE("an archive gives the graph, its weights and the names that callers use") {
@@ -240,11 +252,21 @@ TEST_CASE("outputs are named by the keys of the output specification, else by po
             2) == Names{"0.a", "0001"});
   CHECK(output_names(container("collections.namedtuple", "my.Point", "*, *"), 2,
                      R"({"my.Point": {"field_names": ["left", "right"]}})") == Names{"left", "right"});
+  CHECK(output_names(container("builtins.dict", "[3, 7]", "*, *"), 2) == Names{"3", "7"});
+  CHECK(output_names(container("my.DataClass", R"([[\\\"a\\\", \\\"b\\\"], []])", "*, *"), 2) ==
+        Names{"a", "b"});
   CHECK(output_names(container("my.Container", "not json", "*, *"), 2) == Names{"0000", "0001"});
   CHECK(output_names(container("builtins.dict", R"([\\\"y\\\", \\\"y\\\"])", "*, *"), 2) ==
         Names{"0000", "0001"});  // not unique
   CHECK(output_names(container("builtins.tuple", "null", "*, *"), 3) ==
         Names{"0000", "0001", "0002"});  // does not fit
+}
+
+TEST_CASE("inputs are named by integer keys and the fields of data classes, as guards name them") {
+  using Names = std::vector<std::string>;
+  CHECK(input_names(container("builtins.dict", "[7, 3]", "*, *")) == Names{"image[7]", "image[3]"});
+  CHECK(input_names(container("my.DataClass", R"([[\\\"a\\\", \\\"b\\\"], []])", "*, *")) ==
+        Names{"image.a", "image.b"});
 }
 
 TEST_CASE("an older or newer schema is refused with what to do") {
