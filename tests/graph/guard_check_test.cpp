@@ -121,6 +121,17 @@ TEST_CASE("another size that is wrong does not hide the nearest of this one") {
   CHECK(error_of(program, {sized({7, 9})}).ends_with("nearest allowed: 8"));
 }
 
+TEST_CASE("conditions on several sizes count while they hold, and not when another size breaks them") {
+  const char* const kRest = "\nguard \"(L['x'].size()[0] % 4) == 0\"\ninputs x: f32[s0, s1]\noutputs x";
+  const Program apart = parse_graph(std::string("guard \"L['x'].size()[0] != L['x'].size()[1]\"") + kRest);
+  CHECK(error_of(apart, {sized({7, 8})}).ends_with("nearest allowed: 4"));
+  const Program other = parse_graph(
+      "guard \"(L['x'].size()[0] % 4) == 0\"\nguard \"0*L['x'].size()[0] + L['x'].size()[1] == 5\"\ninputs "
+      "x: "
+      "f32[s0, s1]\noutputs x");
+  CHECK(error_of(other, {sized({7, 9})}).ends_with("nearest allowed: 8"));
+}
+
 TEST_CASE("integers of the caller are guarded where they are known") {
   const Program program =
       parse_graph("guard \"8 // L['n'] >= 2\"\ninputs x: f32[s0], n: sym_int(s1)\noutputs x");
