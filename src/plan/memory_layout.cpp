@@ -6,6 +6,9 @@
 namespace lowtide::plan {
 namespace {
 
+/// Blocks that are placed while a better order is looked for.
+constexpr std::size_t kMostWork = 200'000;
+
 bool takes_memory(const Lifetime& block) {
   return block.bytes > 0 && block.begin < block.end;
 }
@@ -129,6 +132,15 @@ MemoryLayout lay_out(std::span<const Lifetime> blocks) {
   attempt(by_area);
   attempt(by_life);
   attempt(by_time);
+  // Whatever ended up beyond the bound was placed too late: it goes first, again and again.
+  std::sort(order.begin(), order.end(), by_size);
+  MemoryLayout layout = place_in_order(blocks, order, times);
+  for (std::size_t work = 0; best.bytes > least && work < kMostWork; work += order.size()) {
+    const auto beyond = [&](std::uint32_t i) { return layout.offsets[i] + blocks[i].bytes > least; };
+    std::stable_partition(order.begin(), order.end(), beyond);
+    layout = place_in_order(blocks, order, times);
+    if (layout.bytes < best.bytes) best = layout;
+  }
   return best;
 }
 
