@@ -7,12 +7,20 @@
 #include "lowtide/error.hpp"
 
 namespace lowtide::memory {
+namespace {
+
+constexpr Bytes kWorthLargePages = 4_MiB;
+
+}  // namespace
 
 HostSlab HostSlab::pageable(Bytes bytes) {
   HostSlab slab;
   if (bytes == 0) return slab;
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) throw Error("no host memory for " + format_bytes(bytes) + ": close other programs");
+  // A hint: where the system has no large pages to spare, small ones do. They cost a fault and an entry in
+  // every direct read each.
+  if (bytes >= kWorthLargePages) ::madvise(data, bytes, MADV_HUGEPAGE);
   slab.data_ = static_cast<std::byte*>(data);
   slab.bytes_ = bytes;
   return slab;

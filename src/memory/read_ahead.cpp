@@ -51,12 +51,16 @@ ReadAhead::~ReadAhead() {
   finish_threads();
 }
 
-void ReadAhead::finish_threads() noexcept {
+void ReadAhead::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
+}
+
+void ReadAhead::finish_threads() noexcept {
+  stop();
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
@@ -197,8 +201,12 @@ ReadAhead::Part ReadAhead::next() {
   const Slice& slice = slices_[next_slice_];
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return slice.read < filled_ || (error_ != nullptr && error_at_ == filled_); });
-    if (slice.read >= filled_) std::rethrow_exception(error_);
+    const auto failed = [&] { return error_ != nullptr && error_at_ == filled_; };
+    changed_.wait(lock, [&] { return stop_ || slice.read < filled_ || failed(); });
+    if (slice.read >= filled_) {
+      if (failed()) std::rethrow_exception(error_);
+      throw Cancelled("reading " + quoted(file_.path) + " was stopped");
+    }
   }
   ++next_slice_;
   const std::byte* piece = ring_.data() + (slice.read % pieces_) * piece_bytes_;

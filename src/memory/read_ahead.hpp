@@ -41,8 +41,8 @@ struct FileIdentity {
 inline constexpr Bytes kReadBlock = 4096;
 
 /// One pass over the parts. Neighbours in the file that are neighbours in the order are read together, gaps
-/// of a few blocks included, so no block is read twice but where the order jumps. All but the thread inside
-/// is for one thread.
+/// of a few blocks included, so no block is read twice but where the order jumps. All but the threads
+/// inside and stop() is for one thread.
 class ReadAhead {
  public:
   /// As ::pread. Tests inject failures through it.
@@ -65,12 +65,16 @@ class ReadAhead {
   };
   /// next() would not wait.
   bool ready() const;
+  /// Bytes of the n-th part; std::out_of_range behind the last. From any thread.
+  Bytes part_bytes(std::size_t n) const { return slices_.at(n).bytes; }
   /// The next part, waiting for it. Valid until its piece is released. Throws ArchiveError when the file
-  /// cannot be read, became shorter or changed; std::logic_error when all was taken.
+  /// cannot be read, became shorter or changed; Cancelled after stop(); std::logic_error when all was taken.
   Part next();
   /// The oldest piece that was taken in full and not yet released may be read into again. next() waits for
   /// ever if too few are.
   void release();
+  /// Ends the reading: a next() that waits, or would, throws. From any thread.
+  void stop() noexcept;
 
   /// Bytes of the order that were read from the file so far, taken or not.
   Bytes bytes_read() const;

@@ -26,9 +26,9 @@ struct MemoryLayout {
 Bytes live_peak(std::span<const Lifetime> blocks);
 
 /// Greedy by size: the largest blocks first, each at the lowest offset that is free during all its life;
-/// where that does not reach live_peak(), other orders (longest life first, in order of time, what came to lie
-/// beyond the bound first) are tried and the smallest layout wins. Blocks without bytes or without life take
-/// nothing.
+/// where that does not reach live_peak(), other orders (longest life first, in order of time, what came to
+/// lie beyond the bound first) are tried and the smallest layout wins. Blocks without bytes or without life
+/// take nothing.
 ///
 /// Greedy by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
 /// https://arxiv.org/abs/2001.03288.

@@ -1,5 +1,6 @@
 // Weights that stay in the archive file, on their way to a device: file -> ring of page-locked memory ->
-// device, each byte read once, ahead of its use.
+// device, each byte read once, ahead of its use. On the cpu the slots are host memory, and a thread fills
+// them.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -13,6 +14,7 @@
 
 #include "device/device.hpp"
 #include "memory/read_ahead.hpp"
+#include "memory/slot_filler.hpp"
 
 namespace lowtide::residency {
 
@@ -27,9 +29,8 @@ struct DiskTier {
 class DiskFeed {
  public:
   /// `tier` must outlive it.
-  DiskFeed(const device::Device& device, memory::FileIdentity file, DiskTier& tier)
-      : device_(device), file_(std::move(file)), tier_(tier) {}
-  ~DiskFeed() { end(); }
+  DiskFeed(const device::Device& device, memory::FileIdentity file, DiskTier& tier);
+  ~DiskFeed();
   DiskFeed(const DiskFeed&) = delete;
   DiskFeed& operator=(const DiskFeed&) = delete;
 
@@ -39,10 +40,16 @@ class DiskFeed {
   /// nothing was copied.
   void end() noexcept;
   /// Would copy_next() go on without waiting for the disk?
-  bool ready() const { return reader_->ready(); }
-  /// Waits for the next bytes and queues their copy to `to`, on `stream` where the device has streams.
-  /// Returns how many: never more than what is left of the present part of the order. Throws ArchiveError.
+  bool ready() const;
+  /// Queues the copy of the next bytes to `to`, on `stream` where the device has streams; there it waits for
+  /// the disk first. Returns how many: never more than what is left of the present part of the order. Throws
+  /// ArchiveError.
   Bytes copy_next(std::byte* to, const std::optional<c10::Stream>& stream);
+
+  /// Without streams: how many copies were queued, and a wait for the first `copies` of them. Throws
+  /// ArchiveError.
+  std::size_t queued() const;
+  void wait_for(std::size_t copies);
 
  private:
   void take_back_pieces();
@@ -51,7 +58,8 @@ class DiskFeed {
   memory::FileIdentity file_;
   DiskTier& tier_;
   std::unique_ptr<memory::ReadAhead> reader_;
-  std::deque<c10::Event> on_their_way_;  // copies out of pieces, oldest first
+  std::unique_ptr<memory::SlotFiller> filler_;  // without streams
+  std::deque<c10::Event> on_their_way_;         // copies out of pieces, oldest first
 };
 
 }  // namespace lowtide::residency

@@ -72,6 +72,7 @@ ResidencyManager::~ResidencyManager() = default;
 void ResidencyManager::restart(const at::Tensor& slab) {
   slab_ = slab;
   arrived_.clear();
+  queued_.assign(inputs_.plan->fetches.size(), 0);
   if (copy_stream_) {
     for (std::size_t i = 0; i < inputs_.plan->fetches.size(); ++i)
       arrived_.emplace_back(device_.torch().type());
@@ -235,7 +236,10 @@ bool ResidencyManager::issue(std::size_t index, bool may_wait) {
   } else if (!copy_from_disk(fetch.unit, place, may_wait)) {
     return false;
   }
-  if (!copy_stream_) return true;
+  if (!copy_stream_) {
+    if (feed_) queued_[index] = feed_->queued();
+    return true;
+  }
   device_.extras()->note_copy(/*to_device=*/true, inputs_.packing->units[fetch.unit].bytes);
   arrived_[index].record(*copy_stream_);
   return true;
@@ -267,7 +271,11 @@ bool ResidencyManager::copy_from_disk(plan::UnitId unit, std::byte* place, bool 
 }
 
 void ResidencyManager::compute_waits_for(std::size_t fetch) {
-  if (copy_stream_) arrived_[fetch].block(compute_stream(device_));
+  if (copy_stream_) {
+    arrived_[fetch].block(compute_stream(device_));
+  } else if (feed_) {
+    feed_->wait_for(queued_[fetch]);
+  }
 }
 
 void ResidencyManager::place_views(const plan::Fetch& fetch) {

@@ -7,7 +7,9 @@
 // those that stay in the archive file (disk_feed): these are copied as they come from the disk, and the host
 // waits for the disk where a step needs what is not there yet.
 //
-// On the cpu slots are host memory and copies are done when they return, so there is nothing to order.
+// On the cpu slots are host memory and copies are done when they return, so there is nothing to order, but
+// for what comes from the file: a thread fills its slots, and the host waits for those that it is about to
+// read.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -146,6 +148,7 @@ class ResidencyManager {
   SavedState state_;                     // after resume(): where state comes from
   std::vector<bool> resident_;           // per unit: on the device since an earlier job
   std::vector<c10::Event> arrived_;      // per fetch
+  std::vector<std::size_t> queued_;      // on the cpu, per fetch: copies of feed_ up to and with its own
   std::optional<c10::Event> step_done_;  // after which a slot is free
   std::size_t next_issue_ = 0;
   std::size_t next_use_ = 0;

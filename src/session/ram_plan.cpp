@@ -17,7 +17,7 @@ constexpr Bytes kNodeBytes = 10 * 1024;
 constexpr Bytes kWeightBytes = 2 * 1024;
 
 constexpr Bytes kSmallestPiece = 256 * 1024;
-constexpr Bytes kLargestPiece = 8_MiB;
+constexpr Bytes kLargestPiece = 2_MiB;
 constexpr Bytes kSmallestRing = 2 * kSmallestPiece;
 constexpr Bytes kPieces = 8;
 /// Of the room for weights, what the ring gets at most: what is held need not be read.
