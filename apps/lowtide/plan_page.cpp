@@ -54,6 +54,8 @@ std::string reach(const PlanSummary& plan) {
   std::string text = plan.exact ? "  exact: the same bits at every cap and in every wave\n" : "";
   if (plan.split_weights > 0) text += "  not exact: weights are split, so last bits may differ\n";
   if (plan.padded) text += "  not exact: smaller jobs are padded to this shape, so last bits may differ\n";
+  if (plan.bounded && plan.data_dependent)
+    text += "  some sizes depend on data: their upper bounds are counted, jobs run one by one\n";
   if (!plan.bounded)
     text +=
         "  not bounded: some sizes depend on data; what exceeds the cap then fails its job, not the batch\n";

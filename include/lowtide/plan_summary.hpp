@@ -48,6 +48,7 @@ struct PlanSummary {
   bool exact = true;                         // every step is an operator of the graph: same bits at every cap
   bool padded = false;                       // jobs are padded to this shape (ShapeBuckets); then not exact
   bool bounded = true;                       // false: sizes depend on data and are not proved
+  bool data_dependent = false;               // sizes depend on data: proved with their upper bounds, if at all
   std::optional<Bytes> peak_bytes;           // highest use of the device, context included: the proof
   std::optional<Bytes> min_cap_bytes;        // the smallest cap with which this works
   std::optional<Bytes> min_cap_split_bytes;  // the same where weights may be split; nothing where none can be

@@ -9,10 +9,15 @@ namespace {
 
 using Int = std::int64_t;
 
-/// Sizes of the batch under which an expression must be the same multiple.
-constexpr std::array<Int, 3> kBatches{61, 67, 71};
-/// Sizes of the other symbols are primes from here on.
+/// Sizes of the batch under which an expression must be the same multiple; small and large ones, since
+/// max(32, s0) and min(512, s0) are s0 in between.
+constexpr std::array<Int, 7> kBatches{61, 67, 71, 1, 2, 3, 1048583};
+/// Assignments of the other symbols. Two have primes from kFirstPrime on.
+constexpr std::size_t kFew = 2, kMany = 3;
 constexpr Int kFirstPrime = 101;
+/// Of many elements, so many bits for all symbols together, and for one at most: products stay far below
+/// 64 bit.
+constexpr std::size_t kManyBits = 40, kMostBits = 20;
 
 bool is_prime(Int n) {
   for (Int d = 2; d * d <= n; ++d) {
@@ -21,16 +26,50 @@ bool is_prime(Int n) {
   return true;
 }
 
+/// Distinct primes from `next` on, one per symbol.
+SymbolValues primes(std::size_t symbols, Int& next) {
+  SymbolValues values;
+  while (values.size() < symbols) {
+    while (!is_prime(next)) ++next;
+    values.emplace_back(next++);
+  }
+  return values;
+}
+
+SymbolValues in_range(const Program& program, SymbolValues values) {
+  for (const auto& [symbol, range] : program.ranges) {
+    if (range.min) values.at(symbol) = std::max(*values[symbol], *range.min);
+    if (range.max) values.at(symbol) = std::min(*values[symbol], *range.max);
+  }
+  return values;
+}
+
+bool has_empty_tensor(const Graph& graph, const SymbolValues& values) {
+  return std::any_of(graph.values.begin(), graph.values.end(), [&](const Value& value) {
+    return std::any_of(value.meta.sizes.begin(), value.meta.sizes.end(), [&](const SymExpr& size) {
+      return !size.is_constant() && size.evaluate(values).value_or(1) < 1;
+    });
+  });
+}
+
+/// As few elements as leave no tensor empty: of s1//32 nothing could be said below 32.
+SymbolValues few(const Program& program) {
+  Int size = 1;
+  const auto all = [&] { return in_range(program, SymbolValues(program.symbols.size(), size)); };
+  while (size < kFirstPrime && has_empty_tensor(program.graph, all())) size *= 2;
+  return all();
+}
+
 }  // namespace
 
 BatchSizes::BatchSizes(const Program& program, SymbolId batch) : batch_(batch) {
-  Int prime = kFirstPrime;
-  for (SymbolValues& values : others_) {
-    for (SymbolId symbol = 0; symbol < program.symbols.size(); ++symbol) {
-      while (!is_prime(prime)) ++prime;
-      values.emplace_back(prime++);
-    }
-  }
+  const std::size_t symbols = program.symbols.size();
+  Int next = kFirstPrime;
+  others_[0] = primes(symbols, next);
+  others_[1] = primes(symbols, next);
+  others_[kFew] = few(program);
+  next = Int{1} << std::min(kMostBits, kManyBits / std::max<std::size_t>(symbols - 1, 1));
+  others_[kMany] = in_range(program, primes(symbols, next));
 }
 
 bool BatchSizes::contains_batch(const SymExpr& expr) const {
@@ -55,6 +94,7 @@ std::optional<Numbers> BatchSizes::factor(const SymExpr& expr) const {
   for (std::size_t probe = 0; probe < kProbes; ++probe) {
     SymbolValues values = others_[probe];
     for (const Int batch : kBatches) {
+      if (probe == kMany && batch == kBatches.back()) continue;  // products would leave 64 bit
       values.at(batch_) = batch;
       const auto size = expr.evaluate(values);
       if (!size || *size <= 0 || *size % batch != 0) return std::nullopt;
@@ -86,6 +126,12 @@ std::vector<ValueId> NodeView::tensors() const {
   }
   std::erase_if(values, [&](ValueId value) { return !is_tensor(value); });
   return values;
+}
+
+ValueId NodeView::first_tensor() const {
+  const std::vector<ValueId> values = tensors();
+  if (values.empty()) throw Mixes{"has no tensor"};
+  return values.front();
 }
 
 ValueId NodeView::result() const {
@@ -134,6 +180,10 @@ bool NodeView::is_sized(std::string_view argument) const {
   append_read_values(found->value, values);
   return std::any_of(values.begin(), values.end(),
                      [&](ValueId value) { return flow(value).kind == Flow::Kind::sized; });
+}
+
+bool NodeView::holds_counts(ValueId value) const {
+  return meta(value).dtype == DType::i64 || meta(value).dtype == DType::i32;
 }
 
 std::size_t NodeView::dimension(Int dim, std::size_t rank) const {

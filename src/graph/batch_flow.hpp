@@ -13,8 +13,9 @@
 namespace lowtide::graph {
 
 /// A size expression under several assignments of the symbols. Two expressions are taken for equal where
-/// their numbers are: the symbols are distinct primes, so products agree only where their factors do.
-inline constexpr std::size_t kProbes = 2;
+/// their numbers are: in most assignments the symbols are distinct primes, so products agree only where their
+/// factors do; the others have few and many elements, as max(32, s1) is s1 only in some of them.
+inline constexpr std::size_t kProbes = 4;
 using Numbers = std::array<std::int64_t, kProbes>;
 
 /// Sizes seen from one symbol, the batch.
@@ -34,7 +35,7 @@ class BatchSizes {
   std::array<SymbolValues, kProbes> others_;
 };
 
-inline constexpr Numbers kOne{1, 1};
+inline constexpr Numbers kOne{1, 1, 1, 1};
 
 /// What else is folded into the dimension of a batch: it has outer * batch * inner indices, and those of b in
 /// the batch are (o * batch + b) * inner + i.
@@ -89,7 +90,9 @@ class NodeView {
   ValueId required(std::string_view argument) const;
   /// Its tensors, lists flattened; without `out`, whose content is not read.
   std::vector<ValueId> tensors() const;
-  /// First produced value.
+  /// The first of them. Throws Mixes where there is none.
+  ValueId first_tensor() const;
+  /// First produced value. Throws Mixes where there is none.
   ValueId result() const;
   /// A constant integer; `otherwise` where it is left out. Throws Mixes where it is no constant.
   std::int64_t integer(std::string_view argument, std::int64_t otherwise) const;
@@ -100,6 +103,8 @@ class NodeView {
   std::size_t length(std::string_view argument) const;
   bool is_given(std::string_view argument) const;
   bool is_sized(std::string_view argument) const;
+  /// Whether a tensor can hold the indices of every batch: i8 and f16 cannot.
+  bool holds_counts(ValueId value) const;
   /// Counts from the front: -1 of rank 3 is 2.
   std::size_t dimension(std::int64_t dim, std::size_t rank) const;
   /// Throws Mixes unless the tensors do not depend on the batch. None is fine.

@@ -89,6 +89,7 @@ class Follower {
   void enter(const GraphInput& input) {
     if (input.value == kNoValue) return;
     const Value& value = graph_.values[input.value];
+    if (input.kind == InputKind::user) note_told(value);
     if (value.kind == ValueKind::tensor && holds_batch(value.meta)) {
       if (input.kind != InputKind::user) throw Mixes{"is no input of the caller, but has it as a size"};
       const NodeView view(graph_, kNoNode, flows_, sizes_);
@@ -96,6 +97,22 @@ class Follower {
     } else if (value.kind == ValueKind::sym_int && sizes_.contains_batch(value.expr)) {
       throw Mixes{"is a number that must agree with it"};
     }
+  }
+
+  /// Symbols that the shapes of a job tell before it runs.
+  void note_told(const Value& value) {
+    if (const auto symbol = value.expr.as_symbol()) told_.push_back(*symbol);
+    for (const SymExpr& size : value.meta.sizes) {
+      if (const auto symbol = size.as_symbol()) told_.push_back(*symbol);
+    }
+  }
+
+  /// Whether the number can be computed from the shapes of a job.
+  bool is_told(const SymExpr& expr) const {
+    const std::vector<SymbolId> symbols = expr.symbols();
+    return !symbols.empty() && std::all_of(symbols.begin(), symbols.end(), [&](SymbolId symbol) {
+      return std::find(told_.begin(), told_.end(), symbol) != told_.end();
+    });
   }
 
   void pass(const Node& node) {
@@ -173,12 +190,18 @@ class Follower {
   }
 
   /// What is written must be a batch under all its names, and then stays one: each element belongs to one
-  /// index before and after. It no longer counts.
+  /// index before and, as the results have it, after. It no longer counts.
   void check_writes(const Node& node, const std::vector<ValueId>& produced) {
     for (const ValueId base : written(node)) {
       bool counts = !produced.empty();
-      for (const ValueId value : produced)
-        counts = counts && flows_[value].is_carried() && flows_[value].carried.counts;
+      const Flow& before = flows_[base];
+      for (const ValueId value : produced) {
+        const Flow& after = flows_[value];
+        if (after.is_carried() && before.is_carried() &&
+            (after.carried.dim != before.carried.dim || after.carried.fold != before.carried.fold))
+          throw Mixes{"writes into " + in_quotes(graph_.values[base].name) + ", which has it elsewhere"};
+        counts = counts && after.is_carried() && after.carried.counts;
+      }
       for (const ValueId value : memory_.sharing_with(base)) {
         Flow& flow = flows_[value];
         if (!flow.is_carried())
@@ -196,6 +219,7 @@ class Follower {
     if (flow.kind == Flow::Kind::sized) {
       if (value.kind != ValueKind::sym_int || value.expr.is_constant())
         throw Mixes{"is a number computed from its size"};
+      if (!is_told(value.expr)) throw Mixes{"is a number computed from its size and from data"};
       return std::nullopt;
     }
     if (!flow.is_carried()) return std::nullopt;
@@ -212,7 +236,8 @@ class Follower {
   BatchSizes sizes_;
   std::vector<Flow> flows_;
   SharedMemory memory_;
-  std::vector<bool> used_;  // per value: by a node or as an output
+  std::vector<bool> used_;      // per value: by a node or as an output
+  std::vector<SymbolId> told_;  // by the inputs
 };
 
 const Node Follower::kNoNode;

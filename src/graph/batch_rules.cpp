@@ -294,11 +294,10 @@ std::vector<Flow> rule_pointwise(const NodeView& node) {
 
 std::vector<Flow> rule_copy(const NodeView& node) {
   node.require_no_size();
-  const ValueId self = node.tensors().at(0);  // others tell only dtype and device
+  const ValueId self = node.first_tensor();  // others tell only dtype and device
   if (!node.flow(self).is_carried()) return std::vector<Flow>(node.node().produced().size());
   Carried carried = node.flow(self).carried;
-  const DType dtype = node.meta(node.result()).dtype;  // others cannot hold every count
-  carried.counts = carried.counts && (dtype == DType::i64 || dtype == DType::i32);
+  carried.counts = carried.counts && node.holds_counts(node.result());
   return all_results(node, carried);
 }
 
@@ -314,7 +313,7 @@ std::vector<Flow> rule_extreme(const NodeView& node) {
 
 std::vector<Flow> rule_reduce(const NodeView& node) {
   node.require_no_size();
-  const ValueId self = node.tensors().at(0);
+  const ValueId self = node.first_tensor();
   Carried carried = node.flow(self).carried;
   const auto dims = node.integers("dim");
   if (!dims) throw Mixes{"reduces all dimensions, this one included"};
@@ -378,7 +377,7 @@ std::vector<Flow> rule_gather(const NodeView& node) {
 
 std::vector<Flow> rule_triangle(const NodeView& node) {
   node.require_no_size();
-  const ValueId self = node.tensors().at(0);
+  const ValueId self = node.first_tensor();
   Carried carried = node.flow(self).carried;
   if (carried.dim + 2 >= node.rank(self)) throw Mixes{"cuts a triangle across it"};
   carried.counts = false;
@@ -392,8 +391,9 @@ std::vector<Flow> rule_assertion(const NodeView& node) {
 std::vector<Flow> rule_size(const NodeView& node) {
   const ValueId self = node.required("self");
   const bool of_one = node.is_given("dim") && plain_name(node.node().op_name()) == "sym_size";
+  if (of_one && node.rank(self) == 0) throw Mixes{"names a dimension that its argument does not have"};
   const std::size_t dim = of_one ? node.dimension(node.integer("dim", 0), node.rank(self)) : 0;
-  const bool sized = !of_one || node.sizes().contains_batch(node.meta(self).sizes.at(dim));
+  const bool sized = !of_one || node.sizes().contains_batch(node.meta(self).sizes[dim]);
   return std::vector<Flow>(node.node().produced().size(), {sized ? Flow::Kind::sized : Flow::Kind::free});
 }
 

@@ -104,10 +104,12 @@ std::vector<Flow> rule_addmm(const NodeView& node) {
   if (!node.flow(tensors[1]).is_carried() && !node.flow(tensors[2]).is_carried())
     throw Mixes{"adds it to a product without it"};
   std::vector<Flow> results = product(node, tensors[1], tensors[2]);
-  const std::size_t from_end = node.rank(node.result()) - results.front().carried.dim;
+  const Carried& carried = results.front().carried;
+  const std::size_t from_end = node.rank(node.result()) - carried.dim;
   if (!node.flow(added).is_carried()) {
     require_one(node, added, from_end);
-  } else if (batch_side(node, added).from_end != from_end) {
+  } else if (const ProductSide side = batch_side(node, added);
+             side.from_end != from_end || side.fold != carried.fold) {
     throw Mixes{"combines it with itself at another dimension"};
   }
   return results;
@@ -238,7 +240,7 @@ std::vector<Flow> rule_recurrent(const NodeView& node) {
   if (std::any_of(values.begin(), values.end(), [&](ValueId value) { return node.flow(value).is_carried(); }))
     throw Mixes{"has weights that depend on it"};
   std::vector<Flow> results = all_results(node, {.dim = 1, .fold = fold});
-  results.front().carried.dim = dim;
+  if (!results.empty()) results.front().carried.dim = dim;
   return results;
 }
 

@@ -15,7 +15,7 @@ Numbers outside(const NodeView& node, ValueId value, std::size_t dim) {
     if (!size) throw Mixes{"has sizes that cannot be followed"};
     for (std::size_t probe = 0; probe < kProbes; ++probe) {
       const auto next = checked_mul(product[probe], (*size)[probe]);
-      if (!next || *next == 0) throw Mixes{"has sizes that cannot be followed"};
+      if (!next || *next < 1) throw Mixes{"has sizes that cannot be followed"};
       product[probe] = *next;
     }
   }
@@ -48,12 +48,12 @@ bool takes_all(const NodeView& node) {
 /// Views and reshapes keep elements in order. What lies outside of the batch, in dimensions before its own
 /// and folded into it, stays outside: it only moves between the two.
 std::vector<Flow> rule_same_order(const NodeView& node) {
-  const ValueId self = node.tensors().at(0);
+  const ValueId self = node.first_tensor();
   if (!node.flow(self).is_carried()) return by_size(node);
-  if (node.node().op_name() == "aten::squeeze" && !node.is_given("dim"))
-    throw Mixes{"drops it where it is 1"};
   const Carried& carried = node.flow(self).carried;
-  if (node.node().op_name() == "aten::squeeze") {
+  const std::string op = node.node().op_name();
+  if (plain_name(op) == "squeeze") {
+    if (!node.is_given("dim")) throw Mixes{"drops it where it is 1"};
     for (const std::int64_t dim : node.integers("dim").value_or(std::vector<std::int64_t>{}))
       if (node.dimension(dim, node.rank(self)) == carried.dim) throw Mixes{"drops it where it is 1"};
   }
@@ -72,7 +72,7 @@ std::vector<Flow> rule_same_order(const NodeView& node) {
 
 /// The permutation is not read: the recorded size tells where the dimension went, and there is only one.
 std::vector<Flow> rule_transpose(const NodeView& node) {
-  const ValueId self = node.tensors().at(0);
+  const ValueId self = node.first_tensor();
   if (!node.flow(self).is_carried()) throw Mixes{"computes with the size itself"};
   Carried result = node.carried_by_size(node.result(), node.flow(self).carried.fold.outer);
   result.counts = node.flow(self).carried.counts;
@@ -80,7 +80,7 @@ std::vector<Flow> rule_transpose(const NodeView& node) {
 }
 
 std::vector<Flow> rule_expand(const NodeView& node) {
-  const ValueId self = node.tensors().at(0);
+  const ValueId self = node.first_tensor();
   if (!node.flow(self).is_carried()) return by_size(node);
   const Carried& carried = node.flow(self).carried;
   Carried result = node.carried_by_size(node.result(), carried.fold.outer);
@@ -216,8 +216,6 @@ std::vector<Flow> rule_fill(const NodeView& node) {
 std::vector<Flow> rule_arange(const NodeView& node) {
   node.require_no_size({"start", "end"});
   if (node.is_sized("start")) throw Mixes{"counts from its size"};
-  std::vector<Flow> results = by_size(node);
-  Carried& carried = results.front().carried;
   // A start that is no constant counts from somewhere else.
   const Argument* start = node.node().find_argument("start");
   const bool from_zero = start == nullptr || (std::get_if<std::int64_t>(&start->value) != nullptr &&
@@ -225,7 +223,10 @@ std::vector<Flow> rule_arange(const NodeView& node) {
   const Argument* step = node.node().find_argument("step");
   const bool by_one =
       step == nullptr || (std::get_if<std::int64_t>(&step->value) != nullptr && node.integer("step", 1) == 1);
-  carried.counts = results.front().is_carried() && from_zero && by_one && carried.fold == Fold{};
+  std::vector<Flow> results = by_size(node);
+  for (Flow& flow : results)
+    flow.carried.counts = flow.is_carried() && from_zero && by_one && node.holds_counts(node.result()) &&
+                          flow.carried.fold == Fold{};
   return results;
 }
 

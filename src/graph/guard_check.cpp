@@ -16,13 +16,19 @@ constexpr std::int64_t kNoMinimum = 2;
 constexpr std::int64_t kReach = 1024;
 constexpr std::size_t kMostSteps = 2'000'000;
 
+std::vector<const GraphInput*> expected_inputs(const Program& program) {
+  std::vector<const GraphInput*> expected;
+  for (const GraphInput& input : program.graph.inputs) {
+    if (input.kind == InputKind::user || input.kind == InputKind::constant) expected.push_back(&input);
+  }
+  return expected;
+}
+
 class Checker {
  public:
   Checker(const Program& program, const InputDescriptions& inputs, const SymbolValues& bound)
-      : program_(program), inputs_(inputs), bound_(bound) {
-    for (const GraphInput& input : program.graph.inputs) {
-      if (input.kind == InputKind::user || input.kind == InputKind::constant) expected_.push_back(&input);
-    }
+      : program_(program), inputs_(inputs), bound_(bound), expected_(expected_inputs(program)) {
+    for (const Guard& guard : program.guards) guards_.push_back(&guard);
   }
 
   void check_ranges(const std::vector<BoundSymbol>& order) const {
@@ -38,11 +44,25 @@ class Checker {
   }
 
   void check_guards() const {
-    for (const Guard& guard : program_.guards) {
-      const GuardVerdict verdict = verdict_of(guard, inputs_);
-      if (verdict == GuardVerdict::holds || verdict == GuardVerdict::undecided) continue;
-      throw InputError(refusal(guard, verdict));
-    }
+    if (const Guard* guard = broken_guard())
+      throw InputError(condition(*guard) + nearest_text(guard->places(), guard));
+  }
+
+  /// Leaves guards out that look at anything but this symbol.
+  void keep_guards_of(SymbolId symbol) {
+    const auto holds_it = [&](const GuardPlace& place) {
+      const SymExpr* expr = expr_at(place);
+      return expr != nullptr && expr->symbols() == std::vector{symbol};
+    };
+    std::erase_if(guards_, [&](const Guard* guard) {
+      return guard->places().empty() ||
+             !std::all_of(guard->places().begin(), guard->places().end(), holds_it);
+    });
+  }
+
+  std::optional<std::string> refusal(const GuardPlace& place) const {
+    const Guard* guard = broken_guard();
+    return guard == nullptr ? std::nullopt : std::optional(condition(*guard) + nearest_text({place}, guard));
   }
 
  private:
@@ -74,6 +94,12 @@ class Checker {
     return verdict == GuardVerdict::fails || verdict == GuardVerdict::divides_by_zero;
   }
 
+  const Guard* broken_guard() const {
+    const auto found = std::find_if(guards_.begin(), guards_.end(),
+                                    [&](const Guard* guard) { return refuses(*guard, inputs_); });
+    return found == guards_.end() ? nullptr : *found;
+  }
+
   // --- words ---
 
   std::string name_of(const GuardPlace& place) const {
@@ -88,7 +114,8 @@ class Checker {
     return number ? std::to_string(*number) : "not known";
   }
 
-  std::string refusal(const Guard& guard, GuardVerdict verdict) const {
+  /// What a guard that does not hold asks for.
+  std::string condition(const Guard& guard) const {
     static constexpr std::size_t kMostNamed = 4;
     const std::vector<GuardPlace>& places = guard.places();
     // In quotes it is one line and cut where it is long; the quotes themselves are for names.
@@ -105,14 +132,14 @@ class Checker {
         message += "; " + name_of(places[i]) + " is " + number_text(places[i]);
       if (places.size() > kMostNamed) message += "; ...";
     }
-    if (verdict == GuardVerdict::divides_by_zero) {
+    if (verdict_of(guard, inputs_) == GuardVerdict::divides_by_zero) {
       message += ", where a condition of the export cannot be computed";
     } else if (words) {
       message += ", but the export requires that it " + *words;
     } else {
       message += std::string(", which the export does not allow") + (places.size() > 1 ? " together" : "");
     }
-    return message + " (guard " + text + ")" + nearest_text(places, &guard);
+    return message + " (guard " + text + ")";
   }
 
   // --- the nearest allowed size ---
@@ -122,7 +149,7 @@ class Checker {
     GuardPlace place;
     const SymExpr* expr = nullptr;   // what the number is in terms of the symbols
     std::optional<SymbolId> symbol;  // the only one in it; nothing where only the number itself can change
-    std::vector<GuardPlace> moved;   // all that change, the place among them
+    std::vector<GuardPlace> moved;   // all known ones that change, the place among them
   };
 
   const SymExpr* expr_at(const GuardPlace& place) const {
@@ -142,7 +169,7 @@ class Checker {
     variation.symbol = symbols.front();
     const auto consider = [&](const GuardPlace& other) {
       const SymExpr* moved = expr_at(other);
-      if (moved == nullptr || other == place) return;
+      if (moved == nullptr || other == place || !moved->evaluate(bound_)) return;
       const std::vector<SymbolId> used = moved->symbols();
       if (std::find(used.begin(), used.end(), *variation.symbol) != used.end())
         variation.moved.push_back(other);
@@ -187,11 +214,11 @@ class Checker {
     const auto moves = [&](const GuardPlace& place) {
       return std::find(variation.moved.begin(), variation.moved.end(), place) != variation.moved.end();
     };
-    for (const Guard& guard : program_.guards) {
-      const auto& places = guard.places();
-      if (!guard.evaluated() || std::none_of(places.begin(), places.end(), moves)) continue;
-      if (std::all_of(places.begin(), places.end(), moves) || !refuses(guard, inputs_))
-        guards.push_back(&guard);
+    for (const Guard* guard : guards_) {
+      const auto& places = guard->places();
+      if (!guard->evaluated() || std::none_of(places.begin(), places.end(), moves)) continue;
+      if (std::all_of(places.begin(), places.end(), moves) || !refuses(*guard, inputs_))
+        guards.push_back(guard);
     }
     return guards;
   }
@@ -247,7 +274,10 @@ class Checker {
       }
     }
     std::sort(candidates.begin(), candidates.end(), [&](std::int64_t a, std::int64_t b) {
-      const auto far = [&](std::int64_t n) { return n < given ? given - n : n - given; };
+      const auto far = [&](std::int64_t n) {  // unsigned: it may be more than an integer holds
+        const auto from = static_cast<std::uint64_t>(std::min(n, given));
+        return static_cast<std::uint64_t>(std::max(n, given)) - from;
+      };
       return far(a) < far(b);
     });
     const auto found = std::find_if(candidates.begin(), candidates.end(), allowed);
@@ -262,7 +292,8 @@ class Checker {
       const auto number = variation ? nearest(*variation, must) : std::nullopt;
       if (!number) continue;
       return "; nearest allowed: " + std::to_string(*number) +
-             (places.size() > 1 ? " for " + name_of(places[i]) : "");
+             (must != nullptr && must->places() != std::vector{places[i]} ? " for " + name_of(places[i])
+                                                                          : "");
     }
     return {};
   }
@@ -271,6 +302,7 @@ class Checker {
   const InputDescriptions& inputs_;
   const SymbolValues& bound_;
   std::vector<const GraphInput*> expected_;
+  std::vector<const Guard*> guards_;
 };
 
 }  // namespace
@@ -280,6 +312,29 @@ void check_limits(const Program& program, const InputDescriptions& inputs, const
   const Checker checker(program, inputs, bound);
   checker.check_ranges(order);
   checker.check_guards();
+}
+
+std::optional<std::string> find_refusal(const Program& program, const GuardPlace& place, std::int64_t size) {
+  const std::vector<const GraphInput*> expected = expected_inputs(program);
+  const Graph& graph = program.graph;
+  const SymbolId symbol = graph.values[expected.at(place.input)->value]
+                              .meta.sizes.at(place.dimension.value())
+                              .as_symbol()
+                              .value();
+  SymbolValues bound(program.symbols.size());
+  bound.at(symbol) = size;
+  InputDescriptions inputs;
+  for (const GraphInput* input : expected) {
+    InputDescription& described = inputs.emplace_back(InputDescription{}).value();
+    if (input->value == kNoValue) continue;
+    const Value& value = graph.values[input->value];
+    described.integer = value.expr.evaluate(bound);
+    for (const SymExpr& extent : value.meta.sizes)  // no guard that is left looks at the unknown ones
+      described.sizes.push_back(extent.evaluate(bound).value_or(0));
+  }
+  Checker checker(program, inputs, bound);
+  checker.keep_guards_of(symbol);
+  return checker.refusal(place);
 }
 
 }  // namespace lowtide::graph

@@ -1,6 +1,8 @@
 // Refuses inputs that the model was not exported for, and says which would do.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,5 +23,10 @@ struct BoundSymbol {
 /// guard that is not evaluated or not decidable refuses nothing.
 void check_limits(const Program& program, const InputDescriptions& inputs, const SymbolValues& bound,
                   const std::vector<BoundSymbol>& order);
+
+/// Why no input may have this size at a place that has a symbol of its own, whatever the other sizes are: the
+/// first guard that looks at this symbol alone and does not hold, in words, with the nearest size that all of
+/// those allow where one is found. Nothing where they hold.
+std::optional<std::string> find_refusal(const Program& program, const GuardPlace& place, std::int64_t size);
 
 }  // namespace lowtide::graph

@@ -41,6 +41,8 @@ struct ShapeTable {
   std::vector<bool> upper_bound;
   /// False when a tensor's size depends on data and no upper bound is known.
   bool bounded = true;
+  /// Are all sizes known before the run? False where some are upper bounds or unknown: they depend on data.
+  bool exact = true;
 };
 
 /// Evaluates the recorded sizes of every value. Data-dependent symbols (u0) take their upper bound where one

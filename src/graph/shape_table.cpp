@@ -107,6 +107,7 @@ class ShapeEvaluator {
     bool exact = true;
     table_.metas[id] = evaluate(value.meta, exact);
     table_.upper_bound[id] = !exact;
+    if (!exact) table_.exact = false;
     if (!table_.metas[id]) table_.bounded = false;
   }
 

@@ -1,7 +1,7 @@
 #include "memory/activation_arena.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <new>
 #include <utility>
 
 namespace lowtide::memory {
@@ -40,12 +40,13 @@ void ActivationArena::restart(Mode mode) {
   expected_ = {};
   taken_.clear();
   placed_.clear();
-  offset_of_.clear();
+  incomplete_ = false;
 }
 
 void ActivationArena::start_placing(std::shared_ptr<const MemoryPattern> pattern) {
   restart(Mode::placing);
   pattern_ = std::move(pattern);
+  placed_.reserve(pattern_->request_count());
 }
 
 void ActivationArena::enter(VisitId visit) {
@@ -61,13 +62,14 @@ RequestTrace ActivationArena::take_trace() {
   for (const auto& [data, request] : alive_)
     trace_.requests[request].until = static_cast<std::uint32_t>(trace_.requests.size());
   alive_.clear();
+  if (incomplete_) trace_ = {};
   return std::exchange(trace_, {});
 }
 
 bool ActivationArena::is_free(Bytes offset, Bytes bytes) const {
-  auto after = placed_.lower_bound(offset);
-  if (after != placed_.end() && after->first < offset + bytes) return false;
-  return after == placed_.begin() || std::prev(after)->second <= offset;
+  return std::none_of(placed_.begin(), placed_.end(), [&](const Placed& other) {
+    return other.offset < offset + bytes && offset < other.end;
+  });
 }
 
 /// Several threads of one operator may ask in any order: the first place that has the size.
@@ -85,13 +87,20 @@ void ActivationArena::answered(const void* data, std::uint64_t bytes, const Answ
   if (answer.kind == Kind::planned) {
     ++hits_;
     taken_[chosen_] = true;
-    placed_[answer.offset] = answer.offset + bytes;
-    offset_of_[data] = answer.offset;
+    placed_.push_back({data, answer.offset, answer.offset + bytes});
     return;
   }
   ++misses_;
   if (mode_ == Mode::placing && first_miss_.bytes == 0) first_miss_ = {visit_, bytes};
-  if (mode_ != Mode::recording) return;
+  if (mode_ != Mode::recording || incomplete_) return;
+  try {
+    record(data, bytes);
+  } catch (const std::bad_alloc&) {
+    incomplete_ = true;
+  }
+}
+
+void ActivationArena::record(const void* data, Bytes bytes) {
   const auto request = static_cast<std::uint32_t>(trace_.requests.size());
   if (!std::exchange(visit_is_noted_, true)) trace_.visits.push_back({visit_, request});
   trace_.requests.push_back({bytes, 0});
@@ -100,10 +109,9 @@ void ActivationArena::answered(const void* data, std::uint64_t bytes, const Answ
 
 void ActivationArena::given_back(const void* data) noexcept {
   if (mode_ == Mode::placing) {
-    const auto found = offset_of_.find(data);
-    if (found == offset_of_.end()) return;
-    placed_.erase(found->second);
-    offset_of_.erase(found);
+    const auto found =
+        std::find_if(placed_.begin(), placed_.end(), [&](const Placed& place) { return place.data == data; });
+    if (found != placed_.end()) placed_.erase(found);
   } else if (mode_ == Mode::recording) {
     const auto found = alive_.find(data);
     if (found == alive_.end()) return;

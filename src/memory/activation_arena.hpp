@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -49,6 +48,7 @@ class MemoryPattern {
 
   /// What the visit asks for, in order; nothing for a visit that is not known.
   std::span<const Request> requests(VisitId visit) const;
+  std::size_t request_count() const { return requests_.size(); }
   Bytes region_bytes() const { return region_bytes_; }
   Bytes live_peak() const { return live_peak_; }
   /// Host memory that it takes, about.
@@ -83,6 +83,7 @@ class ActivationArena final : public device::Placement {
   void enter(VisitId visit);
   void leave() { in_step_ = false; }
   /// What was recorded from start_recording() on; requests that are still alive are taken to live to the end.
+  /// Empty where the host had no memory for it.
   RequestTrace take_trace();
 
   std::uint64_t hits() const { return hits_; }
@@ -101,6 +102,7 @@ class ActivationArena final : public device::Placement {
  private:
   void restart(Mode mode);
   bool is_free(Bytes offset, Bytes bytes) const;
+  void record(const void* data, Bytes bytes);
 
   Mode mode_ = Mode::counting;
   bool in_step_ = false;
@@ -111,14 +113,19 @@ class ActivationArena final : public device::Placement {
   // recording
   RequestTrace trace_;
   bool visit_is_noted_ = false;
+  bool incomplete_ = false;                               // the host had no memory to note something
   std::unordered_map<const void*, std::uint32_t> alive_;  // request
   // placing
   std::shared_ptr<const MemoryPattern> pattern_;
   std::span<const MemoryPattern::Request> expected_;  // of the present visit
   std::vector<bool> taken_;                           // per expected request
   std::size_t chosen_ = 0;                            // by place(), for answered()
-  std::map<Bytes, Bytes> placed_;                     // taken of the region: offset, end
-  std::unordered_map<const void*, Bytes> offset_of_;
+  struct Placed {
+    const void* data;
+    Bytes offset;
+    Bytes end;
+  };
+  std::vector<Placed> placed_;  // few live at once; room for all of the pattern, so that noting cannot fail
 };
 
 /// One visit; without an arena it does nothing.

@@ -1,12 +1,10 @@
 #include "memory/read_ahead.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 
 #include "base/checked_math.hpp"
@@ -23,10 +21,6 @@ Bytes round_down(Bytes bytes) {
   return bytes - bytes % kReadBlock;
 }
 
-std::string quoted(const std::filesystem::path& path) {
-  return "'" + path.string() + "'";
-}
-
 }  // namespace
 
 ReadAhead::ReadAhead(const FileIdentity& file, std::span<const Extent> order, std::span<std::byte> ring,
@@ -39,7 +33,7 @@ ReadAhead::ReadAhead(const FileIdentity& file, std::span<const Extent> order, st
   done_.assign(reads_.size(), false);
   open();
   try {
-    check_identity();
+    check_identity(fd_, file_);
     for (std::thread& thread : threads_) thread = std::thread([this] { work(); });
   } catch (...) {
     finish_threads();
@@ -98,20 +92,8 @@ void ReadAhead::open() {
   fd_ = ::open(file_.path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
   direct_ = fd_ >= 0;
   if (fd_ < 0 && errno == EINVAL) fd_ = ::open(file_.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd_ < 0)
-    throw ArchiveError("cannot open " + quoted(file_.path) + ": " + std::strerror(errno) +
-                       "; check path and permissions");
+  if (fd_ < 0) fail_with_errno(file_, "open", "path and permissions");
   if (!direct_) ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
-}
-
-void ReadAhead::check_identity() const {
-  struct stat now {};
-  const bool known = ::fstat(fd_, &now) == 0;
-  const std::int64_t modified = now.st_mtim.tv_sec * std::int64_t{1000000000} + now.st_mtim.tv_nsec;
-  if (known && static_cast<Bytes>(now.st_size) < file_.bytes)
-    throw ArchiveError(quoted(file_.path) + " became shorter while it was in use; export or copy it again");
-  if (!known || static_cast<Bytes>(now.st_size) != file_.bytes || modified != file_.modified_ns)
-    throw ArchiveError(quoted(file_.path) + " changed while it was in use; leave it alone and start again");
 }
 
 /// The file system took O_DIRECT when the file was opened, and refuses it now.
@@ -119,12 +101,10 @@ void ReadAhead::read_buffered() {
   const std::lock_guard lock(mutex_);
   if (!direct_) return;
   const int buffered = ::open(file_.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (buffered < 0)
-    throw ArchiveError("cannot open " + quoted(file_.path) + ": " + std::strerror(errno) +
-                       "; check path and permissions");
+  if (buffered < 0) fail_with_errno(file_, "open", "path and permissions");
   direct_fd_ = fd_.exchange(buffered);
   direct_ = false;
-  check_identity();
+  check_identity(fd_, file_);
 }
 
 /// Reads whole blocks, so that direct reads work; the file may end in the last of them.
@@ -138,14 +118,11 @@ void ReadAhead::fill(const Read& read, std::byte* piece) {
       read_buffered();
       continue;
     }
-    if (got < 0)
-      throw ArchiveError("cannot read " + quoted(file_.path) + ": " + std::strerror(errno) +
-                         "; check the disk");
+    if (got < 0) fail_with_errno(file_, "read", "the disk");
     done += static_cast<Bytes>(got);
     // A direct read stops inside a sector only where the file ends, and could not go on from there.
     const bool ended = got == 0 || (direct && static_cast<Bytes>(got) % kSector != 0);
-    if (ended && done < read.bytes)
-      throw ArchiveError(quoted(file_.path) + " became shorter while it was in use; export or copy it again");
+    if (ended && done < read.bytes) fail_shorter(file_);
   }
   if (!direct_)
     ::posix_fadvise(fd_, static_cast<off_t>(read.offset), static_cast<off_t>(whole), POSIX_FADV_DONTNEED);
@@ -173,7 +150,7 @@ void ReadAhead::work() noexcept {
       ++completed_;
       try {
         // What comes last is handed out only if nobody wrote to the file meanwhile.
-        if (!error && completed_ == reads_.size()) check_identity();
+        if (!error && completed_ == reads_.size()) check_identity(fd_, file_);
       } catch (...) {
         error = std::current_exception();
       }
@@ -205,7 +182,7 @@ ReadAhead::Part ReadAhead::next() {
     changed_.wait(lock, [&] { return stop_ || slice.read < filled_ || failed(); });
     if (slice.read >= filled_) {
       if (failed()) std::rethrow_exception(error_);
-      throw Cancelled("reading " + quoted(file_.path) + " was stopped");
+      throw Cancelled("reading '" + file_.path.string() + "' was stopped");
     }
   }
   ++next_slice_;

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "lowtide/bytes.hpp"
+#include "memory/checked_file.hpp"
 
 namespace lowtide::memory {
 
@@ -27,13 +27,6 @@ struct Extent {
   Bytes bytes = 0;
 
   bool operator==(const Extent&) const = default;
-};
-
-/// The file as it was when it was checked.
-struct FileIdentity {
-  std::filesystem::path path;
-  Bytes bytes = 0;
-  std::int64_t modified_ns = 0;  // since 1970
 };
 
 /// Reads start and end at multiples of this, and pieces of the ring begin at such addresses: direct reads
@@ -97,7 +90,6 @@ class ReadAhead {
 
   void arrange(std::span<const Extent> order);
   void open();
-  void check_identity() const;
   /// Two, so that the disk has something to do while one of them waits for a core.
   static constexpr std::size_t kReaders = 2;
 

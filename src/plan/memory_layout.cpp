@@ -6,8 +6,11 @@
 namespace lowtide::plan {
 namespace {
 
-/// Blocks that are placed while a better order is looked for.
-constexpr std::size_t kMostWork = 200'000;
+/// Neighbours in time that are looked at while a better order is sought; and at the most, where so many
+/// blocks live together that even the first order takes too long: such blocks come last, each behind all
+/// others.
+constexpr std::size_t kMostWork = 10'000'000;
+constexpr std::size_t kMostWorkAtAll = 20'000'000;
 
 bool takes_memory(const Lifetime& block) {
   return block.bytes > 0 && block.begin < block.end;
@@ -58,14 +61,21 @@ class PlacedBlocks {
   std::vector<std::vector<std::uint32_t>> below_;  // per node: blocks that are noted somewhere below it
 };
 
+/// Adds to `work` how many neighbours were looked at.
 MemoryLayout place_in_order(std::span<const Lifetime> blocks, std::span<const std::uint32_t> order,
-                            std::uint32_t times) {
+                            std::uint32_t times, std::size_t& work) {
   MemoryLayout layout{.offsets = std::vector<Bytes>(blocks.size(), 0)};
   PlacedBlocks placed(times);
   std::vector<std::uint32_t> others;
   for (const std::uint32_t block : order) {
+    if (work > kMostWorkAtAll) {
+      layout.offsets[block] = layout.bytes;
+      layout.bytes += blocks[block].bytes;
+      continue;
+    }
     others.clear();
     placed.collect(blocks[block], others);
+    work += others.size();
     std::sort(others.begin(), others.end(),
               [&](std::uint32_t a, std::uint32_t b) { return layout.offsets[a] < layout.offsets[b]; });
     Bytes offset = 0;
@@ -121,24 +131,26 @@ MemoryLayout lay_out(std::span<const Lifetime> blocks) {
   const auto by_time = [&](std::uint32_t a, std::uint32_t b) {
     return blocks[a].begin != blocks[b].begin ? blocks[a].begin < blocks[b].begin : by_size(a, b);
   };
-  MemoryLayout best;
+  std::size_t work = 0;
+  std::sort(order.begin(), order.end(), by_size);
+  MemoryLayout layout = place_in_order(blocks, order, times, work);
+  MemoryLayout best = layout;
   const auto attempt = [&](const auto& before) {
-    if (!best.offsets.empty() && best.bytes == least) return;
-    std::sort(order.begin(), order.end(), before);
-    MemoryLayout layout = place_in_order(blocks, order, times);
-    if (best.offsets.empty() || layout.bytes < best.bytes) best = std::move(layout);
+    if (best.bytes == least || work > kMostWork) return;
+    std::vector<std::uint32_t> other = order;
+    std::sort(other.begin(), other.end(), before);
+    MemoryLayout candidate = place_in_order(blocks, other, times, work);
+    if (candidate.bytes < best.bytes) best = std::move(candidate);
   };
-  attempt(by_size);
   attempt(by_area);
   attempt(by_life);
   attempt(by_time);
   // Whatever ended up beyond the bound was placed too late: it goes first, again and again.
-  std::sort(order.begin(), order.end(), by_size);
-  MemoryLayout layout = place_in_order(blocks, order, times);
-  for (std::size_t work = 0; best.bytes > least && work < kMostWork; work += order.size()) {
+  while (best.bytes > least && work <= kMostWork) {
     const auto beyond = [&](std::uint32_t i) { return layout.offsets[i] + blocks[i].bytes > least; };
     std::stable_partition(order.begin(), order.end(), beyond);
-    layout = place_in_order(blocks, order, times);
+    work += order.size();
+    layout = place_in_order(blocks, order, times, work);
     if (layout.bytes < best.bytes) best = layout;
   }
   return best;

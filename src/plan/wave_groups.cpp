@@ -76,6 +76,12 @@ JobMemory largest_of(const JobMemory& a, const JobMemory& b) {
   return most;
 }
 
+Bytes spilled_bytes(const JobMemory& job, const Walk& walk) {
+  Bytes sum = 0;
+  for (std::size_t g = 1; g < walk.groups.size(); ++g) sum += job.before(walk.groups[g]);
+  return sum;
+}
+
 Bytes wave_bytes(const JobMemory& job, const Walk& walk, bool spill) {
   if (!walk.is_wave() || spill || job.steps.empty()) return job.peak();
   const Bytes others = static_cast<Bytes>(walk.jobs - 1);

@@ -34,6 +34,9 @@ JobMemory largest_of(const JobMemory& a, const JobMemory& b);
 /// group.
 Bytes wave_bytes(const JobMemory& job, const Walk& walk, bool spill);
 
+/// Of one job, what waits in host memory between the groups, summed over all of them; each way.
+Bytes spilled_bytes(const JobMemory& job, const Walk& walk);
+
 /// Groupings worth trying, without duplicates: from one group per step that needs new weights to few large
 /// ones, with cuts where little is alive.
 std::vector<std::vector<StepGroup>> candidate_groups(const Packing& packing, const JobMemory& job);

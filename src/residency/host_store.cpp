@@ -1,11 +1,6 @@
 #include "residency/host_store.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/checked_math.hpp"
 #include "lowtide/error.hpp"
@@ -13,43 +8,6 @@
 
 namespace lowtide::residency {
 namespace {
-
-/// A file that closes itself.
-class File {
- public:
-  explicit File(const std::filesystem::path& path)
-      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0)
-      throw ArchiveError("cannot open '" + path.string() + "': " + std::strerror(errno) +
-                         "; check path and permissions");
-  }
-  ~File() { ::close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  /// What was read shall not fill the system's cache: it is not asked for again.
-  void drop_cache() const { ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED); }
-
-  void read(std::byte* to, Bytes size, Bytes offset) const {
-    while (size > 0) {
-      const ssize_t got = ::pread(fd_, to, std::min<Bytes>(size, Bytes{1} << 30), static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0)
-        throw ArchiveError("cannot read '" + path_.string() + "': " + std::strerror(errno) +
-                           "; check the disk");
-      if (got == 0)
-        throw ArchiveError("'" + path_.string() +
-                           "' became shorter while it was read; export or copy it again");
-      to += got;
-      offset += static_cast<Bytes>(got);
-      size -= static_cast<Bytes>(got);
-    }
-  }
-
- private:
-  std::filesystem::path path_;
-  int fd_;
-};
 
 /// Units start at page boundaries: page locks and direct reads work in pages.
 constexpr Bytes kUnitAlignment = 4096;
@@ -65,7 +23,7 @@ Bytes stored_bytes(Bytes unit_bytes) {
 /// Fills a store: first what others hold already, then memory for the rest, then its content.
 class HostStore::Loader {
  public:
-  Loader(HostStore& store, const std::filesystem::path& archive, const graph::WeightTable& weights,
+  Loader(HostStore& store, const memory::FileIdentity& archive, const graph::WeightTable& weights,
          device::DeviceExtras* extras, const HostStoreOptions& options)
       : store_(store), file_(archive), weights_(weights), extras_(extras), options_(options) {}
 
@@ -110,6 +68,8 @@ class HostStore::Loader {
       for (const plan::PackedStorage& piece : group.content)
         store_.places_[piece.storage] = group.place + piece.offset;
     }
+    file_.check();
+    if (!options_.on_disk.empty()) file_.drop_cache();
     if (page_locked && extras_ != nullptr && locked_bytes < total) warn(total, total - locked_bytes, refused);
   }
 
@@ -120,7 +80,6 @@ class HostStore::Loader {
                  weights_.files[piece.storage].offset);
       store_.bytes_read_ += weights_.files[piece.storage].bytes;
     }
-    if (!options_.on_disk.empty()) file_.drop_cache();
   }
 
   void share(Group& group) {
@@ -144,13 +103,13 @@ class HostStore::Loader {
   }
 
   HostStore& store_;
-  const File file_;
+  const memory::CheckedFile file_;
   const graph::WeightTable& weights_;
   device::DeviceExtras* extras_;
   const HostStoreOptions& options_;
 };
 
-HostStore::HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
+HostStore::HostStore(const memory::FileIdentity& archive, const graph::WeightTable& weights,
                      const plan::Packing& packing, std::span<const std::uint32_t> tables,
                      device::DeviceExtras* extras, const HostStoreOptions& options)
     : places_(weights.files.size(), nullptr), on_disk_(options.on_disk) {

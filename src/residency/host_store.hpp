@@ -2,11 +2,11 @@
 // is one contiguous copy. With a cap on memory, some stay in the archive (disk_feed).
 #pragma once
 
-#include <filesystem>
 #include <span>
 
 #include "device/device_extras.hpp"
 #include "graph/weight_table.hpp"
+#include "memory/checked_file.hpp"
 #include "memory/host_slab.hpp"
 #include "plan/unit_packing.hpp"
 #include "residency/weight_pool.hpp"
@@ -29,8 +29,8 @@ class HostStore {
   /// Reads every storage of `packing` that does not stay in the file from the archive with pread, in unit
   /// order, into slabs that are page-locked as far as the budget reaches and the system allows (none without
   /// `extras`), and `tables`, storages that only the host reads, into memory that is not locked. Throws
-  /// ArchiveError when the file is shorter than it said or cannot be read.
-  HostStore(const std::filesystem::path& archive, const graph::WeightTable& weights,
+  /// ArchiveError when the file is not the one that was checked or cannot be read.
+  HostStore(const memory::FileIdentity& archive, const graph::WeightTable& weights,
             const plan::Packing& packing, std::span<const std::uint32_t> tables, device::DeviceExtras* extras,
             const HostStoreOptions& options);
 

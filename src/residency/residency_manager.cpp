@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base_torch/dtype_convert.hpp"
+#include "lowtide/error.hpp"
 #include "plan/weight_split.hpp"
 #include "residency/transfers.hpp"
 
@@ -114,8 +115,9 @@ void ResidencyManager::read_ahead(plan::StepId position) {
   }
   feed_.reset();
   if (order.empty()) return;
-  feed_ = std::make_unique<DiskFeed>(device_, inputs_.file, *inputs_.disk);
-  feed_->begin(order);
+  auto feed = std::make_unique<DiskFeed>(device_, inputs_.file, *inputs_.disk);
+  feed->begin(order);
+  feed_ = std::move(feed);  // only one that has begun
 }
 
 void ResidencyManager::set_plan(const plan::ResidencyPlan& plan) {
@@ -261,6 +263,7 @@ void ResidencyManager::copy_from_host(plan::UnitId unit, std::byte* place) {
 }
 
 bool ResidencyManager::copy_from_disk(plan::UnitId unit, std::byte* place, bool may_wait) {
+  if (!feed_) throw Error("internal: a unit that stays in the file is wanted, but nothing reads the file");
   const Bytes bytes = inputs_.packing->units[unit].bytes;
   while (from_disk_ < bytes) {
     if (!may_wait && !feed_->ready()) return false;

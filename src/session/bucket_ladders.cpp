@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "graph/batch_independence.hpp"
+#include "graph/guard_check.hpp"
 #include "graph/quote.hpp"
 #include "lowtide/error.hpp"
 
@@ -47,6 +48,7 @@ class LadderMaker {
     ladder_.symbol = find_symbol();
     ladder_.declared = buckets_.pad.has_value();
     check_range();
+    check_guards();
     check_numbers();
     if (buckets_.pad) {
       ladder_.pads[position_] = pad_value();
@@ -122,6 +124,14 @@ class LadderMaker {
     for (const std::int64_t size : ladder_.sizes) {
       if ((has_min && size < *min) || (max && size > *max))
         refuse(name_, range + ", which leaves out " + std::to_string(size));
+    }
+  }
+
+  /// Jobs of a size that the export does not allow would all fail, and of a size that nobody passed.
+  void check_guards() const {
+    for (const std::int64_t size : ladder_.sizes) {
+      if (const auto refusal = graph::find_refusal(program_, {position_, buckets_.dim}, size))
+        refuse(name_, "the bucket " + std::to_string(size) + " cannot be used: " + *refusal);
     }
   }
 

@@ -65,17 +65,6 @@ std::uint64_t to_ns(double seconds) {
   return static_cast<std::uint64_t>(std::llround(std::max(seconds, 0.0) * 1e9));
 }
 
-std::string basis_of(const JobProfile& described) {
-  Sha256 hash;
-  std::string text;
-  for (const plan::StepBytes& step : described.memory.steps)
-    text += std::to_string(step.peak) + "," + std::to_string(step.after) + ";";
-  for (const plan::StepCost& cost : described.costs)
-    text += std::to_string(to_ns(cost.host_s)) + "," + std::to_string(to_ns(cost.kernel_s)) + ";";
-  hash.update(text);
-  return hash.hex().substr(0, 16);
-}
-
 /// Calls `differ(index, value)` for index, value pairs of a list with indices below `count`.
 template <class Differ>
 void for_each_difference(const std::vector<std::uint64_t>& list, std::size_t count, Differ differ) {
@@ -85,6 +74,17 @@ void for_each_difference(const std::vector<std::uint64_t>& list, std::size_t cou
 }
 
 }  // namespace
+
+std::string LearnedShapes::basis(const JobProfile& described) {
+  Sha256 hash;
+  std::string text;
+  for (const plan::StepBytes& step : described.memory.steps)
+    text += std::to_string(step.peak) + "," + std::to_string(step.after) + ";";
+  for (const plan::StepCost& cost : described.costs)
+    text += std::to_string(to_ns(cost.host_s)) + "," + std::to_string(to_ns(cost.kernel_s)) + ";";
+  hash.update(text);
+  return hash.hex().substr(0, 16);
+}
 
 std::map<std::string, LearnedShapes::Entry> LearnedShapes::read(const std::string& path) {
   std::map<std::string, Entry> entries;
@@ -118,7 +118,7 @@ std::optional<LearnedShape> LearnedShapes::find(const std::string& key, const Jo
   if (found == entries_.end()) return std::nullopt;
   const Entry& entry = found->second;
   LearnedShape shape{entry.peak, described};
-  if (entry.basis != basis_of(described)) {
+  if (entry.basis != basis(described)) {
     // Only the peak of the whole is known: no step took more.
     for (plan::StepBytes& step : shape.profile.memory.steps) step.peak = std::min(step.peak, entry.peak);
     return shape;
@@ -145,7 +145,7 @@ void LearnedShapes::record(const std::string& key, const JobProfile& described,
                            const LearnedShape& measured) {
   Entry& entry = entries_[key];
   LearnedShape merged = measured;
-  if (entry.basis == basis_of(described)) {
+  if (entry.basis == basis(described)) {
     const LearnedShape known = *find(key, described);
     merged.profile.memory = plan::largest_of(known.profile.memory, measured.profile.memory);
     for (std::size_t i = 0; i < merged.profile.costs.size(); ++i) {
@@ -154,7 +154,7 @@ void LearnedShapes::record(const std::string& key, const JobProfile& described,
       cost.kernel_s = std::min(cost.kernel_s, known.profile.costs[i].kernel_s);
     }
   }
-  Entry fresh{.peak = std::max(entry.peak, measured.peak), .basis = basis_of(described)};
+  Entry fresh{.peak = std::max(entry.peak, measured.peak), .basis = basis(described)};
   const auto differ = [](Differences& list, std::size_t i, std::uint64_t described_as, std::uint64_t value) {
     if (value != described_as) list.insert(list.end(), {i, value});
   };

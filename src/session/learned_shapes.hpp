@@ -32,6 +32,8 @@ class LearnedShapes {
   /// this object.
   explicit LearnedShapes(std::string path);
 
+  /// Short for a description: another one has another.
+  static std::string basis(const JobProfile& described);
   static std::string key(const std::string& fingerprint, const std::string& shapes, const std::string& card,
                          int threads);
 

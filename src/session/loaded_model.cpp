@@ -65,7 +65,7 @@ void LoadedModel::load_weights(residency::WeightPool& pool, const RamPart* part)
     options.pin_budget = memory::pin_budget(*extras);
     staging_ = std::make_unique<memory::Staging>(*extras);
   }
-  store_ = std::make_unique<residency::HostStore>(data_->path(), data_->weights(), data_->packing(),
+  store_ = std::make_unique<residency::HostStore>(data_->file(), data_->weights(), data_->packing(),
                                                   data_->host_tables(), extras, options);
   if (tier_ != nullptr) tier_->bytes_read += store_->bytes_read();
 }
@@ -121,7 +121,7 @@ void LoadedModel::follow(const plan::Packing& packing, const plan::ResidencyPlan
                                           .plan = &residency,
                                           .weights = &data_->weights(),
                                           .disk = tier_,
-                                          .file = file()};
+                                          .file = data_->file()};
   manager_ = std::make_unique<residency::ResidencyManager>(
       device_, inputs, [this](std::uint32_t weight, const at::Tensor& tensor) {
         for (const graph::ValueId value : values_of_weight_[weight]) executor_.set_weight(value, tensor);

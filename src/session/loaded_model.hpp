@@ -64,7 +64,6 @@ class LoadedModel {
   void look_up_on_host();
   void place_cpu_weights();
   void follow(const plan::Packing& packing, const plan::ResidencyPlan& residency);
-  memory::FileIdentity file() const { return {data_->path(), data_->file_bytes(), data_->modified_ns()}; }
   JobOutput output(const JobRun& job, const graph::GraphOutput& output);
 
   std::shared_ptr<const ModelData> data_;

@@ -4,14 +4,12 @@
 #include <ATen/ops/from_blob.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "base_torch/dtype_convert.hpp"
-#include "lowtide/error.hpp"
 
 namespace lowtide::detail {
 
@@ -21,9 +19,10 @@ MappedWeights::MappedWeights(const ModelData& model) : model_(model), bytes_(mod
   void* data = fd < 0 ? MAP_FAILED : ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
   const int error = errno;
   if (fd >= 0) ::close(fd);
-  if (data == MAP_FAILED)
-    throw ArchiveError("cannot map '" + model.path().string() + "': " + std::strerror(error) +
-                       "; check path and permissions");
+  if (data == MAP_FAILED) {
+    errno = error;
+    memory::fail_with_errno(model.file(), "map", "path and permissions");
+  }
   data_ = static_cast<std::byte*>(data);
   for (std::uint32_t f = 0; f < model.weights().files.size(); ++f) {
     if (!model.storage_uses()[f].state) continue;
@@ -48,13 +47,7 @@ at::Tensor MappedWeights::tensor(std::uint32_t index) const {
 }
 
 void MappedWeights::begin_job() {
-  struct stat now {};
-  const bool found = ::stat(model_.path().c_str(), &now) == 0;
-  const std::int64_t modified = now.st_mtim.tv_sec * std::int64_t{1000000000} + now.st_mtim.tv_nsec;
-  if (!found || static_cast<std::uint64_t>(now.st_size) != model_.file_bytes() ||
-      modified != model_.modified_ns())
-    throw ArchiveError("'" + model_.path().string() +
-                       "' changed while it was in use; leave it alone and start again");
+  memory::check_identity(model_.file());
   for (auto& [file, own] : state_) {
     const graph::WeightFile& source = model_.weights().files[file];
     std::memcpy(own.mutable_data_ptr(), data_ + source.offset, source.bytes);

@@ -11,6 +11,7 @@
 #include "graph/input_binding.hpp"
 #include "graph/storages.hpp"
 #include "lowtide/model.hpp"
+#include "memory/checked_file.hpp"
 #include "plan/unit_packing.hpp"
 #include "plan/weight_split.hpp"
 
@@ -30,6 +31,7 @@ class ModelData {
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
   std::int64_t modified_ns() const { return modified_ns_; }
+  memory::FileIdentity file() const { return {path_, file_bytes_, modified_ns_}; }
   const std::string& fingerprint() const { return fingerprint_; }
   const std::vector<std::string>& program_names() const { return program_names_; }
   const graph::Program& program() const { return *program_; }

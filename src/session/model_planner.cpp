@@ -38,15 +38,15 @@ const plan::ResidencySearch& Variant::search() const {
 ModelPlanner::ModelPlanner(const ModelData& model, const std::vector<ShapePlan>& shapes,
                            const ModelRequest& request)
     : model_(model), shapes_(shapes), request_(request) {
-  bool bounded = true;
+  bool exact_sizes = true;
   for (const ShapePlan& shape : shapes_) {
     memory_ = slowest_ == nullptr ? shape.profile.memory : plan::largest_of(memory_, shape.profile.memory);
     if (slowest_ == nullptr || shape.total_step_s > slowest_->total_step_s) slowest_ = &shape;
-    bounded = bounded && shape.bounded;
+    exact_sizes = exact_sizes && shape.exact_sizes;
   }
   alone_ = make_alone();
   variants_.push_back(alone_);
-  const bool waves = bounded && model_.no_waves().empty() && request_.wave != 1 && request_.jobs > 1;
+  const bool waves = exact_sizes && model_.no_waves().empty() && request_.wave != 1 && request_.jobs > 1;
   if (waves) make_waves();
   if (model_.splittable().empty()) return;
   Bytes largest = 0;
@@ -129,10 +129,10 @@ std::shared_ptr<Variant> ModelPlanner::make_wave(const std::vector<plan::StepGro
   transfers.park_s.assign(groups.size(), 0);
   transfers.park_s.back() = slowest_->outputs_s;
   if (spill) {
+    variant->spilled_bytes = plan::spilled_bytes(memory_, variant->walk);
     transfers.restore_s.front() = slowest_->inputs_s;
     for (std::size_t g = 1; g < groups.size(); ++g) {
-      const Bytes bytes = slowest_->profile.memory.before(groups[g]);
-      variant->spilled_bytes += bytes;
+      const Bytes bytes = memory_.before(groups[g]);
       transfers.restore_s[g] = transfers.park_s[g - 1] = transfer_s(bytes, *request_.card);
     }
   } else {

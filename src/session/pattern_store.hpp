@@ -22,6 +22,7 @@ class PatternStore {
   /// The run of exactly this key. Nothing where the file is damaged or belongs to another key.
   std::optional<memory::RequestTrace> find(const std::string& key) const;
   void put(const std::string& key, const memory::RequestTrace& trace) const;
+  void drop(const std::string& key) const;
 
  private:
   std::string path(const std::string& key) const;

@@ -48,6 +48,7 @@ PlanSummary summarise_in_place(const PlannedModel& model, const ShapePlan& shape
   summary.model = model.data->path().stem().string();
   summary.shapes = shape.text;
   summary.bounded = shape.bounded;
+  summary.data_dependent = !shape.exact_sizes;
   summary.activation_bytes = shape.activation_bytes;
   summary.activation_lower_bound_bytes = shape.live_bytes;
   summary.workspace_bytes = shape.peak_bytes - std::min(shape.peak_bytes, shape.activation_bytes);
@@ -91,7 +92,7 @@ PlanSummary summarise(const SessionPlan& plan, const PlannedModel& model, const 
   summary.stalls = longest_stalls(model);
   if (plan.ram) {
     for (const auto& [index, planned] : plan.models) {
-      if (planned.data == model.data) add_ram(summary, *plan.ram, plan.ram->parts.at(index));
+      if (&planned == &model) add_ram(summary, *plan.ram, plan.ram->parts.at(index));
     }
     for (const plan::Fetch& fetch : model.residency.fetches) {
       const plan::Unit& unit = variant.problem.units[fetch.unit];

@@ -120,6 +120,7 @@ RamPlan fixed_parts(Bytes cap, const std::map<std::size_t, PlannedModel>& models
 
 RamPlan divide_ram(Bytes cap, int wave, const std::map<std::size_t, PlannedModel>& models) {
   RamPlan ram = fixed_parts(cap, models);
+  ram.program_bytes += kPatternBytesUnderCap;
   Bytes weights = 0, waves = 0;
   for (const auto& [index, model] : models) {
     weights += weight_bytes(*model.data);

@@ -19,6 +19,9 @@ namespace lowtide::detail {
 /// bytes.
 inline constexpr double kAssumedDiskRate = 1e9;
 
+/// Memory patterns may take this under a cap on host memory.
+inline constexpr Bytes kPatternBytesUnderCap = 4_MiB;
+
 /// Divides `cap` among the models of a session on a device. `wave`: as in SessionOptions. Throws
 /// RamCapTooSmall.
 RamPlan divide_ram(Bytes cap, int wave, const std::map<std::size_t, PlannedModel>& models);

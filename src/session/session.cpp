@@ -61,16 +61,16 @@ std::vector<PlanSummary> Session::plan_jobs(const std::vector<PlannedJob>& jobs)
   }
   if (impl_->capped()) {
     impl_->replan(std::move(models));
-    models = impl_->plan->models;
   } else if (impl_->options.ram_cap) {
     impl_->plan_slots(models);
   }
   std::vector<PlanSummary> summaries;
   for (const auto& [index, inputs] : order) {
-    for (const ShapePlan& shape : models[index].shapes) {
+    const PlannedModel& model = impl_->capped() ? impl_->plan->models.at(index) : models.at(index);
+    for (const ShapePlan& shape : model.shapes) {
       if (!(shape.inputs == inputs)) continue;
-      summaries.push_back(impl_->capped() ? detail::summarise(*impl_->plan, models[index], shape)
-                                          : detail::summarise_in_place(models[index], shape));
+      summaries.push_back(impl_->capped() ? detail::summarise(*impl_->plan, model, shape)
+                                          : detail::summarise_in_place(model, shape));
       if (impl_->entries.at(index).buckets) mark_padded(summaries.back());
       if (!impl_->cpu_plan) continue;
       const detail::RamPart& part = impl_->cpu_plan->ram.parts.at(index);

@@ -19,9 +19,11 @@ using detail::BucketLadders;
 
 namespace {
 
-/// One job with longer inputs, and what it was before.
+/// One job and what it is padded to. Its inputs are lengthened only when it runs, so that few are at a time.
 struct PaddedJob {
+  std::size_t place = 0;  // among the jobs that were given
   std::vector<at::Tensor> inputs;
+  graph::InputDescriptions longer;
   graph::SymbolValues own;
   graph::SymbolValues padded;
 };
@@ -54,29 +56,38 @@ void check_size(const graph::InputDescription& input, const std::string& name) {
                      ", more than this machine has left: give smaller buckets");
 }
 
-PaddedJob pad_job(const BucketLadders& buckets, const std::vector<at::Tensor>& given) {
+/// Throws InputError for a job that cannot run.
+PaddedJob prepare_job(const BucketLadders& buckets, std::size_t place, const std::vector<at::Tensor>& given) {
   const detail::ModelData& model = buckets.model();
-  PaddedJob job{.inputs = detail::complete_inputs(model, given), .own = {}, .padded = {}};
+  PaddedJob job{.place = place, .inputs = detail::complete_inputs(model, given)};
   const graph::InputDescriptions described = detail::describe_inputs(model, job.inputs);
   job.own = graph::bind_inputs(model.program(), described);
   job.padded = buckets.round_up(job.own);
-  const graph::InputDescriptions longer = buckets.resized(described, job.padded);
+  job.longer = buckets.resized(described, job.padded);
+  graph::bind_inputs(model.program(), job.longer);  // checks
+  for (std::size_t i = 0; i < described.size(); ++i) {
+    if (described[i] != job.longer[i]) check_size(*job.longer[i], model.program().user_input_names.at(i));
+  }
+  return job;
+}
+
+std::vector<at::Tensor> padded_inputs(const BucketLadders& buckets, const PaddedJob& job) {
+  const detail::ModelData& model = buckets.model();
   const graph::Graph& graph = model.program().graph;
-  for (std::size_t i = 0; i < job.inputs.size(); ++i) {
-    if (!job.inputs[i].defined() || described[i] == longer[i]) continue;
-    check_size(*longer[i], model.program().user_input_names.at(i));
+  std::vector<at::Tensor> inputs = job.inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined() || inputs[i].sizes() == job.longer[i]->sizes) continue;
     const auto& recorded = graph.values[graph.inputs[model.user_inputs()[i]].value].meta.sizes;
     for (std::size_t d = 0; d < recorded.size(); ++d) {
-      const std::int64_t size = longer[i]->sizes[d];
-      if (size == job.inputs[i].size(static_cast<std::int64_t>(d))) continue;
+      const std::int64_t size = job.longer[i]->sizes[d];
+      if (size == inputs[i].size(static_cast<std::int64_t>(d))) continue;
       const BucketLadder& ladder = *buckets.ladder_of(recorded[d]);
       const auto found = ladder.pads.find(i);
       const double pad = found == ladder.pads.end() ? 0 : found->second;
-      job.inputs[i] =
-          lengthened(job.inputs[i], static_cast<std::int64_t>(d), size, ladder.declared ? &pad : nullptr);
+      inputs[i] = lengthened(inputs[i], static_cast<std::int64_t>(d), size, ladder.declared ? &pad : nullptr);
     }
   }
-  return job;
+  return inputs;
 }
 
 /// A result of the padded job as the job alone would have it.
@@ -107,6 +118,7 @@ void cut_results(const BucketLadders& buckets, std::vector<at::Tensor>& results,
     if (value.kind == graph::ValueKind::tensor) {
       results[i] = cut_result(buckets, i, results[i], job);
     } else if (value.kind == graph::ValueKind::sym_int && buckets.ladder_of(value.expr) != nullptr) {
+      // Where a size is declared, a number of it and of data stays, as results of such sizes do.
       if (const auto number = value.expr.evaluate(job.own))
         results[i] = at::scalar_tensor(*number, at::kLong);
     }
@@ -127,23 +139,30 @@ std::vector<JobOutcome> Session::Impl::run_padded(std::size_t index,
   const c10::InferenceMode inference;
   last = {};
   std::vector<JobOutcome> outcomes(given.size());
-  std::vector<PaddedJob> padded;
-  std::vector<std::size_t> places;
-  std::vector<std::vector<at::Tensor>> inputs;
+  std::vector<PaddedJob> ready;
   for (std::size_t i = 0; i < given.size(); ++i) {
     try {
-      padded.push_back(pad_job(buckets, given[i]));
-      inputs.push_back(std::move(padded.back().inputs));
-      places.push_back(i);
+      ready.push_back(prepare_job(buckets, i, given[i]));
     } catch (const InputError&) {
       outcomes[i].error = std::current_exception();
     }
   }
-  if (padded.empty()) return outcomes;
-  std::vector<JobOutcome> ran = run_many(index, inputs);
-  for (std::size_t i = 0; i < ran.size(); ++i) {
-    if (!ran[i].error) cut_results(buckets, ran[i].outputs, padded[i]);
-    outcomes[places[i]] = std::move(ran[i]);
+  if (capped()) {  // for all of them together: how many there are decides how large waves are
+    for (const PaddedJob& job : ready) plan_shape(index, job.longer, ready.size());
+  }
+  for (std::size_t begin = 0; begin < ready.size();) {
+    const std::size_t left = ready.size() - begin;
+    const std::size_t most = capped() ? static_cast<std::size_t>(plan->models.at(index).wave()) : 1;
+    const std::size_t size = ceil_div(left, ceil_div(left, most));  // as run_many would cut them
+    std::vector<std::vector<at::Tensor>> inputs;
+    for (std::size_t i = 0; i < size; ++i) inputs.push_back(padded_inputs(buckets, ready[begin + i]));
+    std::vector<JobOutcome> ran = run_many(index, inputs);
+    for (std::size_t i = 0; i < size; ++i) {
+      const PaddedJob& job = ready[begin + i];
+      if (!ran[i].error) cut_results(buckets, ran[i].outputs, job);
+      outcomes[job.place] = std::move(ran[i]);
+    }
+    begin += size;
   }
   return outcomes;
 }

@@ -56,6 +56,7 @@ struct Session::Impl {
   void replan(std::map<std::size_t, detail::PlannedModel> models);
   void follow(detail::SessionPlan fresh);
   const detail::ShapePlan* find_shape(std::size_t index, const graph::InputDescriptions& inputs) const;
+  bool use_shape(std::size_t index, const graph::InputDescriptions& inputs);
   void plan_shape(std::size_t index, const graph::InputDescriptions& inputs, std::size_t job_count);
   void plan_slots(std::map<std::size_t, detail::PlannedModel> models);
   void make_room_for_slots(std::size_t index, const graph::InputDescriptions& inputs);
@@ -71,6 +72,7 @@ struct Session::Impl {
   struct PreparedJob {
     std::vector<at::Tensor> inputs;
     graph::InputDescriptions described;
+    std::string strides;  // of inputs that are not contiguous: they keep them on the device
   };
   PreparedJob prepare(std::size_t index, const std::vector<at::Tensor>& given) const;
   /// How the memory of one wave is planned.
@@ -96,6 +98,7 @@ struct Session::Impl {
                       bool measured);
   std::shared_ptr<const memory::MemoryPattern> find_pattern(const std::string& key);
   int count_fault(const std::string& key);
+  void note_misses(const ArenaRun& run);
   void count_requests(const ArenaRun& run, JobStats& stats) const;
   Bytes learn_pattern(const ArenaRun& run, bool complete);
   JobStats measure_wave(const device::DeviceCounters& before, Bytes window_peak) const;

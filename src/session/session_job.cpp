@@ -8,6 +8,7 @@
 #include <chrono>
 #include <iterator>
 
+#include "base/checked_math.hpp"
 #include "device/job_scope.hpp"
 #include "lowtide/log.hpp"
 #include "session/describe_inputs.hpp"
@@ -151,9 +152,13 @@ void Session::Impl::check_baseline() {
 Session::Impl::PreparedJob Session::Impl::prepare(std::size_t index,
                                                   const std::vector<at::Tensor>& given) const {
   const detail::ModelData& data = *entries[index].data;
-  PreparedJob job{detail::complete_inputs(data, given), {}};
+  PreparedJob job{.inputs = detail::complete_inputs(data, given)};
   job.described = detail::describe_inputs(data, job.inputs);
   graph::bind_inputs(data.program(), job.described);  // checks
+  for (std::size_t i = 0; i < job.inputs.size(); ++i) {
+    if (job.inputs[i].defined() && !job.inputs[i].is_contiguous())
+      job.strides += " " + std::to_string(i) + " by" + c10::str(job.inputs[i].strides());
+  }
   return job;
 }
 
@@ -164,7 +169,7 @@ std::unique_ptr<detail::StepRecorder> Session::Impl::recorder_for(std::size_t in
       shape.state == WorkspaceState::learned || (runs != shapes_run.end() && runs->second >= kMeasuredRuns);
   // Where weights come from disk, steps wait for it, and how long is no property of the steps.
   const bool from_disk = plan->ram && plan->ram->ring_bytes > 0;
-  if (known || from_disk || !shape.bounded || model.variant->split_weights > 0) return nullptr;
+  if (known || from_disk || !shape.exact_sizes || model.variant->split_weights > 0) return nullptr;
   return std::make_unique<detail::StepRecorder>(*device, shape.profile.costs.size(), card.alloc_s);
 }
 
@@ -195,7 +200,6 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
   const auto start = std::chrono::steady_clock::now();
   const Bytes disk_before = tier.bytes_read;
   LoadedModel& model = load(index);
-  fit_to_memory();
   const detail::PlannedModel& planned = plan->models.at(index);
   const ShapePlan& shape = *find_shape(index, prepared.front().described);
   const Bytes job_bytes = planned.variant->walk.is_wave() || planned.variant->split_weights > 0
@@ -257,7 +261,9 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
   const bool all_alive =
       std::all_of(runs.begin(), runs.end(), [](const detail::JobRun& run) { return run.alive(); });
   const Bytes layout = learn_pattern(arena_run, all_alive && !wave.retried() && !wave.shrunk());
-  if (!wave.shrunk())
+  // What came beside its planned place takes memory twice: that tells nothing about the next job.
+  const bool foreseen = !arena_run.pattern || arena.misses() == 0;
+  if (!wave.shrunk() && foreseen)
     learn(planned, shape, recorder.get(), job_bytes, window_peak, layout, runs.front().alive());
   check_baseline();
 }
@@ -272,7 +278,7 @@ void Session::Impl::learn(const detail::PlannedModel& planned, const ShapePlan& 
                                        " bytes beside the weights where " + std::to_string(proved) +
                                        " were proved (" + shape.text +
                                        "): please report this as an error of lowtide");
-  if (!complete || planned.variant->split_weights > 0) return;
+  if (!complete || !shape.exact_sizes || planned.variant->split_weights > 0) return;
   if (!planned.variant->walk.is_wave())
     learned.record_peak(shape.learned_key, std::max(beside_weights, layout));
   if (recorder == nullptr) return;
@@ -306,15 +312,19 @@ std::vector<JobOutcome> Session::Impl::run_many(std::size_t index,
   }
   for (const PreparedJob& job : ready) plan_shape(index, job.described, ready.size());
   for (std::size_t begin = 0; begin < ready.size();) {
-    const std::size_t left = ready.size() - begin;
-    const std::size_t most = static_cast<std::size_t>(plan->models.at(index).wave());
-    const std::size_t waves = (left + most - 1) / most;
-    const std::size_t size = (left + waves - 1) / waves;  // waves of equal size
-    std::vector<PreparedJob> wave(std::make_move_iterator(ready.begin() + begin),
-                                  std::make_move_iterator(ready.begin() + begin + size));
-    for (const PreparedJob& job : wave)
-      plan_shape(index, job.described, 1);  // a bounded cache may have let it go
+    std::size_t size = 1;
     try {
+      open();
+      fit_to_memory();
+      const auto most = [&] { return static_cast<std::size_t>(plan->models.at(index).wave()); };
+      const std::size_t left = ready.size() - begin;
+      const std::size_t waves = ceil_div(left, most());
+      size = ceil_div(left, waves);  // waves of equal size
+      for (std::size_t i = 0; i < size; ++i)
+        plan_shape(index, ready[begin + i].described, 1);  // a bounded cache may have let it go
+      size = std::min(size, most());                       // another plan may have smaller waves
+      std::vector<PreparedJob> wave(std::make_move_iterator(ready.begin() + begin),
+                                    std::make_move_iterator(ready.begin() + begin + size));
       run_wave(index, wave, {waiting.begin() + begin, waiting.begin() + begin + size});
     } catch (const OutOfBudget&) {  // these jobs cannot run; the next may
       for (std::size_t i = begin; i < begin + size; ++i) {

@@ -89,7 +89,7 @@ SessionPlan plan_session(const PlanRequest& request, std::map<std::size_t, Plann
 /// summed over the models.
 std::vector<CapPoint> cap_curve(const PlanRequest& request, const SessionPlan& plan);
 
-/// What users see of one model at one shape.
+/// What users see of one model of the plan at one shape.
 PlanSummary summarise(const SessionPlan& plan, const PlannedModel& model, const ShapePlan& shape);
 /// The same on the cpu, where nothing is capped and weights are used in place.
 PlanSummary summarise_in_place(const PlannedModel& model, const ShapePlan& shape);

@@ -45,6 +45,8 @@ void Session::Impl::fit_to_memory() {
   request.vram_cap = reachable;
   try {
     follow(detail::plan_session(request, plan->models));
+  } catch (const RamCapTooSmall&) {
+    throw;
   } catch (const PlanInfeasible& e) {
     throw OutOfBudget("other programs hold so much of the device's memory that " + format_bytes(reachable) +
                           " are left, and the smallest cap that works is " + std::to_string(e.min_cap()) +

@@ -22,6 +22,7 @@ Session::Impl::Impl(const SessionOptions& session_options)
     : options(session_options),
       spec(device::parse_device_spec(session_options.device)),
       learned(session_options.learned_file),
+      patterns(session_options.ram_cap ? detail::kPatternBytesUnderCap : detail::PatternCache::kMaxBytes),
       pattern_store(session_options.learned_file.empty() ? "" : session_options.learned_file + ".runs") {
   if (!capped() && (options.vram_cap || options.low_vram))
     throw UsageError(
@@ -125,10 +126,20 @@ const ShapePlan* Session::Impl::find_shape(std::size_t index, const graph::Input
   return nullptr;
 }
 
+/// Is it in the plan? Then it is the last that would be let go.
+bool Session::Impl::use_shape(std::size_t index, const graph::InputDescriptions& inputs) {
+  const ShapePlan* known = find_shape(index, inputs);
+  if (known == nullptr) return false;
+  auto& shapes = plan->models.at(index).shapes;
+  std::rotate(shapes.begin() + (known - shapes.data()), shapes.begin() + (known - shapes.data()) + 1,
+              shapes.end());
+  return true;
+}
+
 /// Makes sure that the plan in force covers a shape, of which so many jobs come.
 void Session::Impl::plan_shape(std::size_t index, const graph::InputDescriptions& inputs,
                                std::size_t job_count) {
-  const bool known = find_shape(index, inputs) != nullptr;
+  const bool known = use_shape(index, inputs);
   const auto planned = plan ? plan->models.find(index) : std::map<std::size_t, PlannedModel>::iterator();
   const bool has_model = plan && planned != plan->models.end();
   // More jobs than were known of may be worth a wave, or a larger one, or more residents in their turn.
@@ -139,13 +150,13 @@ void Session::Impl::plan_shape(std::size_t index, const graph::InputDescriptions
   if (!known) shape = shape_plan(entries[index], inputs);
   if (has_model && enough_jobs) {
     const detail::Variant& variant = *planned->second.variant;
-    const Bytes host_need =
-        static_cast<Bytes>(variant.walk.jobs) * (shape->host_bytes + 2 * variant.spilled_bytes);
+    const Bytes spilled = variant.spill ? plan::spilled_bytes(shape->profile.memory, variant.walk) : 0;
+    const Bytes host_need = static_cast<Bytes>(variant.walk.jobs) * (shape->host_bytes + 2 * spilled);
     const bool fits_host = !plan->ram || host_need <= plan->ram->jobs_bytes;
     const Bytes need = variant.walk.is_wave()
                            ? plan::wave_bytes(shape->profile.memory, variant.walk, variant.spill)
                            : shape->peak_bytes;
-    if (shape->bounded == planned->second.shapes.front().bounded && variant.split_weights == 0 &&
+    if (shape->exact_sizes == planned->second.shapes.front().exact_sizes && variant.split_weights == 0 &&
         need <= plan->job_bytes && fits_host) {  // the present slab leaves room for it
       auto& shapes = planned->second.shapes;
       if (shapes.size() >= kMaxShapePlans) shapes.erase(shapes.begin());
@@ -176,14 +187,16 @@ void Session::Impl::plan_slots(std::map<std::size_t, PlannedModel> models) {
 void Session::Impl::make_room_for_slots(std::size_t index, const graph::InputDescriptions& inputs) {
   std::map<std::size_t, PlannedModel> models;
   if (cpu_plan) {
+    if (const auto own = cpu_plan->models.find(index); own != cpu_plan->models.end()) {
+      for (const ShapePlan& shape : own->second.shapes)
+        if (shape.inputs == inputs) return;
+    }
     for (const auto& [other, slots] : cpu_plan->models) {
       models[other].data = slots.data;
       models[other].shapes = slots.shapes;
     }
   }
   PlannedModel& model = models[index];
-  for (const ShapePlan& shape : model.shapes)
-    if (shape.inputs == inputs) return;
   model.data = entries[index].data;
   if (model.shapes.size() >= kMaxShapePlans) model.shapes.erase(model.shapes.begin());
   model.shapes.push_back(shape_plan(entries[index], inputs));

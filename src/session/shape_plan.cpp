@@ -42,8 +42,8 @@ double transfer_s(Bytes bytes, const device::sim::Card& card) {
 }
 
 /// Inputs and results exist as the caller's and in buffers that may be twice as large as they must be; while
-/// files are read and written, once more.
-constexpr Bytes kHostCopies = 4;
+/// files are read and written, once more; and padded to buckets.
+constexpr Bytes kHostCopies = 5;
 
 /// Time of each step as the card's description has it.
 std::vector<plan::StepCost> described_costs(const ModelData& model, const graph::ShapeTable& sizes,
@@ -113,6 +113,7 @@ ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions
   const graph::StorageTable storages = graph::analyse_storages(graph, sizes, model.file_of_input());
   const plan::ActivationProfile profile = plan::profile_activations(graph, sizes, storages, threads);
   shape.bounded = profile.bounded;
+  shape.exact_sizes = sizes.exact && profile.bounded;
   shape.activation_bytes = profile.layout;
   shape.live_bytes = profile.activation_peak();
   shape.peak_bytes = std::max(profile.peak(), profile.layout);
@@ -125,7 +126,9 @@ ShapePlan make_shape_plan(const ModelData& model, const graph::InputDescriptions
     shape.largest_step = graph::print_node(model.program(), graph, node);
   }
   shape.learned_key = LearnedShapes::key(model.fingerprint(), shape.text, card.name, threads);
-  if (const auto measured = learned.find(shape.learned_key, shape.described)) {
+  shape.basis = LearnedShapes::basis(shape.described);
+  const auto measured = shape.exact_sizes ? learned.find(shape.learned_key, shape.described) : std::nullopt;
+  if (measured) {
     shape.peak_bytes = measured->peak;
     shape.profile = measured->profile;
     shape.activation_bytes = std::min(shape.activation_bytes, measured->peak);

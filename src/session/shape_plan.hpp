@@ -16,6 +16,9 @@ struct ShapePlan {
   graph::InputDescriptions inputs;
   std::string text;  // "ids i64[2, 64], mask i64[2, 64]"
   bool bounded = true;
+  /// Sizes do not depend on data: what one job took tells what the next will take. If not, nothing is learned
+  /// from jobs, and they run one by one.
+  bool exact_sizes = true;
   Bytes activation_bytes = 0;  // inputs, results, outputs in fixed places
   Bytes live_bytes = 0;        // the most of them that is alive at once: no layout can be smaller
   Bytes peak_bytes = 0;        // with workspace, of one job alone
@@ -31,6 +34,7 @@ struct ShapePlan {
   double outputs_host_s = 0;        // the host submits that
   double total_step_s = 0;
   std::string learned_key;
+  std::string basis;  // LearnedShapes::basis() of `described`
 };
 
 /// Throws InputError for inputs that the model does not take.

@@ -103,12 +103,24 @@ void WaveRun::run_shrunk() {
   run(hooks_.shrink_slab());
 }
 
-/// Of the job's step at a position of the walk. What happens before the steps of a group (inputs, values that
-/// come back) is the visit of `kBeforeSteps` at the position of the group's first step.
-constexpr plan::StepId kBeforeSteps = plan::StepId{1} << 31;
+// A visit is named after the job and what it does, not after the position of the walk: where a job has
+// failed, others pass at other positions. Job, before-steps, chunk, step; graphs have fewer than 2^24 steps.
+constexpr unsigned kJobBits = 48, kBeforeBit = 47, kChunkBits = 24;
 
-memory::VisitId WaveRun::visit_of(const JobRun& job, StepId position) const {
-  return static_cast<memory::VisitId>(&job - jobs_.data()) << 32 | position;
+memory::VisitId WaveRun::visit_of_step(const JobRun& job, StepId position) const {
+  const Position& at = walk_.positions[position];
+  return static_cast<memory::VisitId>(&job - jobs_.data()) << kJobBits |
+         static_cast<memory::VisitId>(at.chunk) << kChunkBits | at.step;
+}
+
+/// What happens before the steps of a group, which begins with `step`: inputs, values that come back.
+memory::VisitId WaveRun::visit_before(const JobRun& job, StepId step) const {
+  return static_cast<memory::VisitId>(&job - jobs_.data()) << kJobBits | memory::VisitId{1} << kBeforeBit |
+         step;
+}
+
+StepId step_of(memory::VisitId visit) {
+  return static_cast<StepId>(visit & ((memory::VisitId{1} << kChunkBits) - 1));
 }
 
 /// Sends the inputs where they wait on the device for their turn, and starts the copies of weights.
@@ -119,7 +131,7 @@ void WaveRun::begin() {
       if (recording(job)) hooks_.recorder->enter();
       attempt(job, [&] {
         with_second_try([&] {
-          const memory::ArenaVisit visit(hooks_.arena, visit_of(job, kBeforeSteps));
+          const memory::ArenaVisit visit(hooks_.arena, visit_before(job, 0));
           model_.send_inputs(job);
         });
       });
@@ -169,7 +181,7 @@ void WaveRun::enter(JobRun& job) {
   if (!sends && job.parked.empty()) return;
   attempt(job, [&] {
     with_second_try([&] {
-      const memory::ArenaVisit visit(hooks_.arena, visit_of(job, kBeforeSteps | position_));
+      const memory::ArenaVisit visit(hooks_.arena, visit_before(job, walk_.positions[position_].step));
       if (sends) {
         model_.send_inputs(job);
       } else {
@@ -218,7 +230,7 @@ void WaveRun::step(JobRun& job, StepId at) {
     const bool repeatable = node.traits.writes.empty() || exec::reuses_operand(node);
     with_second_try(
         [&] {
-          const memory::ArenaVisit visit(hooks_.arena, visit_of(job, at));
+          const memory::ArenaVisit visit(hooks_.arena, visit_of_step(job, at));
           run_operator(job, position);
         },
         repeatable);
@@ -275,13 +287,14 @@ void WaveRun::shrink() {
   slab_.reset();
   shrunk_ = slab_lost_ = true;
   slab_ = hooks_.shrink_slab();
-  slab_lost_ = false;
   model_.place_empty_weights();
   if (!begun_) {
     manager.set_plan(plan_.smallest);
+    slab_lost_ = false;
     return;
   }
   manager.resume(slab_, plan_.smallest, position_, state);
+  slab_lost_ = false;  // only now: without its weights no job can go on
   for (const MovedView& view : views) {
     void* place = manager.at_anchor(view.anchor, position_);
     if (place == nullptr) throw Error("internal: a view of a weight outlives the weight's place");

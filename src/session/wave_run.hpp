@@ -23,6 +23,10 @@ struct WaveHooks {
   Bytes slab_bytes = 0;  // of the slab, of which the wave may have a part only
 };
 
+/// The step of the graph that a visit of the arena is about; of inputs and values that come back, the first
+/// of their group.
+plan::StepId step_of(memory::VisitId visit);
+
 /// One run; not thread-safe. Jobs that fail by themselves keep their error, the others go on; what ends all
 /// of them is thrown: DeviceError, Cancelled, and refused memory where nothing can go on without it.
 class WaveRun {
@@ -49,7 +53,8 @@ class WaveRun {
   void leave(JobRun& job, const plan::StepGroup& group);
   void step(JobRun& job, plan::StepId position);
   void run_operator(JobRun& job, const plan::Position& position);
-  memory::VisitId visit_of(const JobRun& job, plan::StepId position) const;
+  memory::VisitId visit_of_step(const JobRun& job, plan::StepId position) const;
+  memory::VisitId visit_before(const JobRun& job, plan::StepId step) const;
   void park(JobRun& job);
   void restore(JobRun& job);
   template <class Body>

@@ -33,7 +33,7 @@ TEST_CASE("only as much is page-locked as the budget allows, and every unit has 
   Bytes weights = 0;
   for (const plan::Unit& unit : data->packing().units) weights += unit.bytes;
   const auto store = [&](Bytes budget) {
-    return residency::HostStore(data->path(), data->weights(), data->packing(), {}, &extras,
+    return residency::HostStore(data->file(), data->weights(), data->packing(), {}, &extras,
                                 {.pin_budget = budget});
   };
   const residency::HostStore whole = store(UINT64_MAX);
@@ -88,7 +88,7 @@ TEST_CASE("models with equal weights hold them once, and each keeps what it need
   residency::WeightPool pool;
   const residency::HostStoreOptions options{.pin_budget = UINT64_MAX, .pool = &pool};
   const auto store = [&] {
-    return std::make_unique<residency::HostStore>(data->path(), data->weights(), data->packing(),
+    return std::make_unique<residency::HostStore>(data->file(), data->weights(), data->packing(),
                                                   data->host_tables(), &extras, options);
   };
   auto first = store();
@@ -101,7 +101,7 @@ TEST_CASE("models with equal weights hold them once, and each keeps what it need
   CHECK(second->shared_bytes() >= units);
   first.reset();
   CHECK(extras.counters().pinned_bytes - before == once);  // still the second's
-  const residency::HostStore alone(data->path(), data->weights(), data->packing(), {}, &extras,
+  const residency::HostStore alone(data->file(), data->weights(), data->packing(), {}, &extras,
                                    {.pin_budget = 0});
   for (plan::UnitId id = 0; id < data->packing().units.size(); ++id) {
     const auto expected = alone.unit(data->packing(), id);

@@ -127,6 +127,94 @@ TEST_CASE("tokens folded around the batch are unfolded again, and nothing else m
              "with itself at another dimension"));
 }
 
+TEST_CASE("what is added to a product has its tokens folded as the product has") {
+  const std::string folds =
+      "a = aten::reshape(self=x, shape=[-1, 6]): f32[4*s0, 6]\n"
+      "b = aten::permute(self=x, dims=[1, 0, 2]): f32[4, s0, 6]\n"
+      "c = aten::reshape(self=b, shape=[-1, 6]): f32[4*s0, 6]\n";
+  const std::string unfold = "y = aten::view(self=d, size=[4, -1, 6]): f32[4, s0, 6]\noutputs y\n";
+  CHECK(obstacle(folds + "d = aten::addmm(self=c, mat1=c, mat2=w): f32[4*s0, 6]\n" + unfold) == "");
+  CHECK(says(obstacle(folds + "d = aten::addmm(self=a, mat1=c, mat2=w): f32[4*s0, 6]\n" + unfold),
+             "'d' combines it with itself at another dimension"));
+}
+
+TEST_CASE("what is written over keeps its indices where they were") {
+  const std::string folds =
+      "a = aten::reshape(self=x, shape=[-1, 6]): f32[4*s0, 6]\n"
+      "b = aten::permute(self=x, dims=[1, 0, 2]): f32[4, s0, 6]\n"
+      "c = aten::reshape(self=b, shape=[-1, 6]): f32[4*s0, 6]\n"
+      "e = aten::relu(self=a): f32[4*s0, 6]\n";
+  const std::string rest = "y = aten::view(self=e, size=[-1, 4, 6]): f32[s0, 4, 6]\noutputs y\n";
+  CHECK(obstacle(folds + "d = aten::neg.out(self=a, out=e): f32[4*s0, 6]\n" + rest) == "");
+  CHECK(says(obstacle(folds + "d = aten::neg.out(self=c, out=e): f32[4*s0, 6]\n" + rest),
+             "writes into 'e', which has it elsewhere"));
+  CHECK(says(obstacle("b = aten::permute(self=x, dims=[1, 0, 2]): f32[4, s0, 6]\n"
+                      "d = aten::neg.out(self=b, out=x): f32[4, s0, 6]\noutputs x\n"),
+             "writes into 'x', which has it elsewhere"));
+}
+
+TEST_CASE("a size is a multiple of the batch at every batch, small and large") {
+  const std::string size = "n = aten::sym_size.int(self=x, dim=0): sym_int(s0)\n";
+  for (const std::string other : {"max(32, s0)", "min(512, s0)", "s0 % 1000"}) {
+    CAPTURE(other);
+    CHECK(says(obstacle(size + "m = custom.number(a=n): sym_int(" + other +
+                        ")\ny = aten::zeros(size=[m]): f32[" + other + "]\noutputs y\n"),
+               "no multiple"));
+  }
+  CHECK(obstacle(size + "m = torch.sym_max(a=n, b=1): sym_int(max(1, s0))\n"
+                        "y = aten::zeros(size=[m]): f32[max(1, s0)]\noutputs y\n") == "");
+}
+
+TEST_CASE("other sizes are equal where they are so small and large") {
+  const auto combined = [](const std::string& one, const std::string& other) {
+    return follow("ranges s1: [, 600]\ninputs x: f32[s0, " + one + "]\ninputs z: f32[s0, " + other +
+                  "]\na = aten::view(self=x, size=[-1]): f32[s0*(" + one +
+                  ")]\nb = aten::view(self=z, size=[-1]): f32[s0*(" + other +
+                  ")]\ny = aten::add.Tensor(self=a, other=b): f32[s0*(" + one + ")]\noutputs y\n")
+        .obstacle;
+  };
+  CHECK(combined("s1", "s1") == "");
+  CHECK(combined("s1//32", "s1//32") == "");  // nothing below 32
+  CHECK(combined("s1", "min(600, s1)") == "");
+  for (const std::string other : {"max(32, s1)", "min(512, s1)", "s1 % 590"}) {
+    CAPTURE(other);
+    CHECK(says(combined("s1", other), "combines it with itself at another dimension"));
+  }
+  // Of sizes that are large together, the product still is a number.
+  CHECK(follow("inputs x: f32[s0, 64, s1, s2, s3]\n"
+               "y = aten::view(self=x, size=[-1]): f32[64*s0*s1*s2*s3]\noutputs y\n")
+            .obstacle == "");
+}
+
+TEST_CASE("nodes without results, tensors and dimensions are refused where these are needed") {
+  const std::string size = "n = aten::sym_size.int(self=x, dim=0): sym_int(s0)\n";
+  const std::string rest = "y = aten::relu(self=x): f32[s0, 4, 6]\noutputs y\n";
+  CHECK(obstacle(size + "None = aten::arange(end=n)\n" + rest) == "");
+  CHECK(says(obstacle(size + "y = aten::reshape(shape=[n]): f32[s0]\noutputs y\n"), "has no tensor"));
+  CHECK(says(obstacle(size + "y = aten::transpose(dim0=n): f32[s0]\noutputs y\n"), "has no tensor"));
+  CHECK(says(obstacle(size + "y = aten::expand(size=[n]): f32[s0]\noutputs y\n"), "has no tensor"));
+  CHECK(says(obstacle("y = aten::sum.out(dim=[1], out=x): f32[s0, 6]\noutputs y\n"), "has no tensor"));
+  CHECK(says(follow("inputs x: f32[s0], k: f32[]\nn = aten::sym_size.int(self=x, dim=0): sym_int(s0)\n"
+                    "m = aten::sym_size.int(self=k, dim=0, out=n): sym_int(s0)\noutputs m\n")
+                 .obstacle,
+             "a dimension that its argument does not have"));
+  CHECK(follow("inputs x: f32[3, s0, 6], h: f32[2, s0, 6]\n"
+               "None = aten::lstm.input(input=x, hx=[h, h], params=[], has_biases=true, num_layers=2, "
+               "dropout=0., train=false, bidirectional=false, batch_first=false)\n"
+               "y = aten::relu(self=x): f32[3, s0, 6]\noutputs y\n")
+            .obstacle == "");
+}
+
+TEST_CASE("a dimension that may be 1 is not squeezed, in place or not") {
+  for (const std::string name : {"squeeze", "squeeze_"}) {
+    CAPTURE(name);
+    CHECK(says(obstacle("y = aten::" + name + "(self=x): f32[s0, 4, 6]\noutputs y\n"), "where it is 1"));
+    CHECK(says(obstacle("y = aten::" + name + ".dim(self=x, dim=0): f32[s0, 4, 6]\noutputs y\n"),
+               "where it is 1"));
+    CHECK(obstacle("y = aten::" + name + ".dim(self=x, dim=1): f32[s0, 4, 6]\noutputs y\n") == "");
+  }
+}
+
 TEST_CASE("the number of indices must not enter the arithmetic") {
   const std::string size = "n = aten::sym_size.int(self=x, dim=0): sym_int(s0)\n";
   CHECK(says(obstacle(size + "y = aten::div.Tensor(self=x, other=n): f32[s0, 4, 6]\noutputs y\n"),
@@ -140,6 +228,23 @@ TEST_CASE("the number of indices must not enter the arithmetic") {
   CHECK(says(obstacle(size + "m = _operator.add(a=n, b=1): sym_int(s0 + 1)\n"
                              "y = aten::zeros(size=[m]): f32[s0 + 1]\noutputs y\n"),
              "no multiple"));
+}
+
+TEST_CASE("a number beside the results is one that the shapes of a job tell") {
+  const auto number = [](const std::string& recorded) {
+    return follow(
+               "inputs x: f32[s0, s1], k: i64[]\n"
+               "n = aten::sym_size.int(self=x, dim=0): sym_int(s0)\n"
+               "u = aten::item(self=k): sym_int(u0)\n"
+               "m = _operator.add(a=n, b=u): sym_int(" +
+               recorded + ")\noutputs m\n")
+        .obstacle;
+  };
+  CHECK(number("s0 + s1") == "");
+  for (const std::string recorded : {"s0 + u0", "u0", "u1", "?"}) {
+    CAPTURE(recorded);
+    CHECK(says(number(recorded), "output 0 is a number computed from its size and from data"));
+  }
 }
 
 TEST_CASE("positions may pick rows of the batch itself and of tables, in order and no other way") {
@@ -160,6 +265,15 @@ TEST_CASE("positions may pick rows of the batch itself and of tables, in order a
     CHECK(says(obstacle(positions + "j = " + other + ": " + type +
                         "[s0]\ny = aten::index.Tensor(self=x, indices=[j]): f32[s0, 4, 6]\noutputs y\n"),
                "picks from it"));
+  }
+  // Made or kept in a dtype that cannot hold every position.
+  for (const std::string type : {"i32", "i8", "u8", "i16", "f16", "f32"}) {
+    CAPTURE(type);
+    const std::string refusal =
+        obstacle("n = aten::sym_size.int(self=x, dim=0): sym_int(s0)\ni = aten::arange(end=n): " + type +
+                 "[s0]\nj = aten::to.dtype(self=i, dtype=dtype i64): i64[s0]\n"
+                 "y = aten::index.Tensor(self=x, indices=[j]): f32[s0, 4, 6]\noutputs y\n");
+    CHECK((type == "i32" ? refusal.empty() : says(refusal, "picks from it")));
   }
   // Written over, it no longer counts.
   CHECK(says(obstacle(positions + "j = aten::mul_.Tensor(self=i, other=2): i64[s0]\n"

@@ -71,6 +71,33 @@ TEST_CASE("a bound far away is found by its number") {
   CHECK(said("guard \"L['x'].size()[0] > 5000\"", 3).ends_with("nearest allowed: 5001"));
 }
 
+TEST_CASE("an integer as far away as one can be has the nearest bound, too") {
+  const Program program =
+      parse_graph("guard \"L['n'] == 5 or L['n'] == 50\"\ninputs x: f32[s0], n: sym_int(s1)\noutputs x");
+  CHECK(error_of(program, {sized({4}), integer(INT64_MIN + 10)}).ends_with("nearest allowed: 5"));
+}
+
+TEST_CASE("a size is refused by the guards that look at nothing else, whatever the other sizes are") {
+  const Program program = parse_graph(R"(
+guard "(L['x'].size()[0] % 8) == 0"
+guard "L['y'].size()[0] != 17"
+guard "L['x'].size()[0] < L['x'].size()[1]"
+guard "L['x'].size()[1] > 1000"
+guard "8 < L['n']"
+guard "1 > 2"
+inputs x: f32[s0, s1], y: f32[2*s0 + 1], z: f32[s0*s1], n: sym_int(s0), m: sym_int(s2)
+outputs x)");
+  const auto refusal = [&](std::int64_t size) { return find_refusal(program, {0, 0}, size).value_or(""); };
+  CHECK(refusal(16) == "");
+  CHECK(refusal(13) ==
+        "input 'x', dimension 0 is 13, but the export requires that it is divisible by 8 (guard "
+        "(L['x'].size()[0] % 8) == 0); nearest allowed: 16");
+  // In terms of the size that was asked about.
+  CHECK(refusal(8) ==
+        "input 'y', dimension 0 is 17, but the export requires that it is not 17 (guard L['y'].size()[0] != "
+        "17); nearest allowed: 16 for input 'x', dimension 0");
+}
+
 TEST_CASE("no size is named where none is found") {
   CHECK(said("guard \"L['x'].size()[0] < 0\"", 3).ends_with("(guard L['x'].size()[0] < 0)"));
   CHECK(said("guard \"1 > 2\"", 3) ==

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <random>
 
 using lowtide::Bytes;
@@ -95,4 +96,13 @@ TEST_CASE("twenty thousand steps with long lives among them are laid out") {
   const std::vector<Lifetime> blocks = random_job(7, 20000, 1000);
   const MemoryLayout layout = lay_out(blocks);
   CHECK(layout.bytes >= live_peak(blocks));
+}
+
+TEST_CASE("a hundred thousand blocks that all live together are laid out, one behind the other") {
+  const std::vector<Lifetime> blocks(100'000, Lifetime{kGranule, 0, 100'000});
+  const MemoryLayout layout = lay_out(blocks);
+  CHECK(layout.bytes == blocks.size() * kGranule);
+  std::vector<Bytes> offsets = layout.offsets;
+  std::sort(offsets.begin(), offsets.end());
+  CHECK(std::adjacent_find(offsets.begin(), offsets.end()) == offsets.end());
 }

@@ -7,8 +7,11 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <doctest/doctest.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <map>
 
 #include "graph/batch_independence.hpp"
@@ -89,6 +92,35 @@ bool close(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 at::Tensor words(std::int64_t rows, std::int64_t length) {
   return at::randint(500, {rows, length}, at::kLong);
 }
+
+/// The most bytes of the heap that are in use when an operator begins, while it lives. One at a time.
+class HeapPeak {
+ public:
+  HeapPeak() : before_(in_use()) {
+    most_ = before_;
+    handle_ =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(&note).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~HeapPeak() { at::removeCallback(handle_); }
+  HeapPeak(const HeapPeak&) = delete;
+  HeapPeak& operator=(const HeapPeak&) = delete;
+
+  std::size_t growth() const { return most_ - before_; }
+
+ private:
+  static std::size_t in_use() {
+    const auto heap = ::mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+  }
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& /*unused*/) {
+    most_ = std::max(most_, in_use());
+    return nullptr;
+  }
+
+  static inline std::size_t most_ = 0;
+  std::size_t before_;
+  at::CallbackHandle handle_ = 0;
+};
 
 }  // namespace
 
@@ -216,6 +248,31 @@ TEST_CASE("a job that no bucket holds fails alone, and so does one that the mode
   }
 }
 
+TEST_CASE("of many jobs those of one wave are padded at a time, and each has its own results") {
+  constexpr std::int64_t kRows = 8192;
+  constexpr std::size_t kJobs = 64, kPadded = kRows * 6 * 8 * sizeof(float);
+  const Model model = open_model("zoo_complex");
+  std::vector<std::vector<at::Tensor>> jobs;
+  for (std::size_t i = 0; i < kJobs; ++i)
+    jobs.push_back({at::randn({i % 7 == 3 ? kRows + 1 : 1 + static_cast<std::int64_t>(i % 5), 6, 8})});
+  for (const std::string device : {"cpu", "sim"}) {
+    CAPTURE(device);
+    Session session({.device = device, .wave = device == "sim" ? 4 : 1, .threads = 1});
+    const ModelHandle handle =
+        session.add(model, {.shape_buckets = {{.input = "x", .dim = 0, .sizes = {1, kRows}}}});
+    const ModelHandle plain = session.add(model);
+    session.run_many(handle, {{at::randn({3, 6, 8})}});  // opens the device
+    const HeapPeak heap;
+    const auto outcomes = session.run_many(handle, jobs);
+    CHECK(heap.growth() < kJobs * kPadded / 2);  // the simulated card's memory is the heap, too
+    for (std::size_t i = 0; i < kJobs; ++i) {
+      CAPTURE(i);
+      CHECK((outcomes[i].error != nullptr) == (i % 7 == 3));
+      if (!outcomes[i].error) CHECK(close(outcomes[i].outputs, session.run(plain, jobs[i])));
+    }
+  }
+}
+
 TEST_CASE("a batch of none gives results without rows") {
   const Model model = open_model("blocks_12x64");
   const auto results = run(model, {words(0, 5)}, {{.input = "ids", .dim = 0, .sizes = {2}}});
@@ -278,6 +335,11 @@ TEST_CASE("buckets that do not suit the model are refused in one line") {
   CHECK(says(refusal(model, ids(1, {64, 1024}, 0)), "sizes up to 512"));
   CHECK(says(refusal(open_model("ocr_v6_rec"), {{.input = "args_0", .dim = 3, .sizes = {8, 64}, .pad = 0}}),
              "sizes from 13"));
+  // A guard of the export, which jobs of this size would all break.
+  const std::string guarded =
+      refusal(open_model("ocr_v6_rec"), {{.input = "args_0", .dim = 3, .sizes = {16, 18}, .pad = 0}});
+  CHECK(says(guarded, "args_0.3: the bucket 18 cannot be used: input 'args_0', dimension 3 is 18"));
+  CHECK(says(guarded, "% 2) == 0); nearest allowed: 16"));
   CHECK(
       says(refusal(open_model("layout_cdla"), {{.input = "args_0", .dim = 0, .sizes = {1}}}), "fixed as 1"));
   CHECK(says(refusal(model, ids(1, {64})), "no batch: aten::__and__"));

@@ -207,3 +207,43 @@ TEST_CASE(
   CHECK(same_bits(session.run(handle, subject.inputs), subject.expected));
   CHECK(*session.stats().kept_bytes == kept);
 }
+
+TEST_CASE("where memory goes missing before a wave, smaller waves go on and no job is left out") {
+  Quiet quiet;
+  const Subject subject("blocks_12x64");
+  const std::vector<std::vector<at::Tensor>> jobs(8, subject.inputs);
+  Bytes wave_peak = 0, least = 0;
+  for (const int wave : {8, 1}) {
+    Session session({.device = "sim", .wave = wave, .threads = 1});
+    const std::vector<PlannedJob> planned(8, {session.add(subject.model), subject.shapes});
+    const PlanSummary plan = session.plan_jobs(planned).front();
+    if (wave == 8) wave_peak = *plan.peak_bytes;
+    least = *plan.min_cap_bytes;
+  }
+  REQUIRE(least < wave_peak);
+  Session session({.device = "sim:" + std::to_string(wave_peak), .wave = 0, .threads = 1});
+  const ModelHandle handle = session.add(subject.model);
+  for (const bool missing : {false, true, false}) {
+    inject(missing ? "{\"other_program_bytes\": " + std::to_string(wave_peak - least) + "}"
+                   : std::string("{}"));
+    const std::vector<JobOutcome> outcomes = session.run_many(handle, jobs);
+    for (const JobOutcome& outcome : outcomes) {
+      REQUIRE(!outcome.error);
+      CHECK(same_bits(outcome.outputs, subject.expected));
+    }
+  }
+}
+
+TEST_CASE("a wave of the shape that was planned first and of a new one finds both, however many are known") {
+  const Subject subject("blocks_12x64");
+  Session session({.device = "sim", .wave = 2, .threads = 1});
+  const ModelHandle handle = session.add(subject.model);
+  std::vector<PlannedJob> jobs;
+  for (std::int64_t tokens = 2; tokens < 2 + 256; ++tokens)
+    jobs.push_back({handle, {InputShape{{1, tokens}}}});
+  session.plan_jobs(jobs);
+  const auto outcomes =
+      session.run_many(handle, {{at::arange(2).view({1, 2})}, {at::arange(4).view({2, 2})}});
+  CHECK(!outcomes[0].error);
+  CHECK(!outcomes[1].error);
+}
