@@ -108,11 +108,11 @@ TEST_CASE(
       CHECK(*plan.peak_bytes <= cap);
       const JobStats& job = session.last_job();
       CHECK(*job.peak_bytes <= *plan.peak_bytes);
-      if (plan.bounded) CHECK(*job.peak_bytes == *plan.peak_bytes);
+      if (!plan.data_dependent) CHECK(*job.peak_bytes == *plan.peak_bytes);
       CHECK(*job.used_after_bytes == plan.kept_bytes);
       CHECK(*job.modelled_s <= slower_cap_s * 1.0001);
       slower_cap_s = *job.modelled_s;
-      if (!plan.bounded || *job.modelled_s == 0) continue;
+      if (plan.data_dependent || *job.modelled_s == 0) continue;
       const double difference = std::abs(*plan.predicted_s / *job.modelled_s - 1);
       worst_time = std::max(worst_time, difference);
       CHECK_MESSAGE(difference < 0.05, name << " at " << cap << ": predicted " << *plan.predicted_s
