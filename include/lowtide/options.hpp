@@ -83,6 +83,10 @@ struct ShapeBuckets {
 struct ModelOptions {
   Role role = Role::main;
   std::vector<ShapeBuckets> shape_buckets = {};
+  /// State (buffers and constants that the program writes) lives on from job to job, in the order of the
+  /// calls, instead of starting from the archive's values each time. A job that fails leaves it as it was.
+  /// See Session::reset_state().
+  bool keep_state = false;
 };
 
 }  // namespace lowtide

@@ -44,15 +44,16 @@ struct RamSummary {
 /// All bytes. Without value where the device has no such notion (cpu).
 struct PlanSummary {
   std::string model;
-  std::string shapes;                        // "ids i64[2, 64]"
-  bool exact = true;                         // every step is an operator of the graph: same bits at every cap
-  bool padded = false;                       // jobs are padded to this shape (ShapeBuckets); then not exact
-  bool bounded = true;                       // false: sizes depend on data and are not proved
-  bool data_dependent = false;               // sizes depend on data: proved with their upper bounds, if at all
-  std::optional<Bytes> peak_bytes;           // highest use of the device, context included: the proof
-  std::optional<Bytes> min_cap_bytes;        // the smallest cap with which this works
+  std::string shapes;                  // "ids i64[2, 64]"
+  bool exact = true;                   // every step is an operator of the graph: same bits at every cap
+  bool padded = false;                 // jobs are padded to this shape (ShapeBuckets); then not exact
+  bool bounded = true;                 // false: sizes depend on data and are not proved
+  bool data_dependent = false;         // sizes depend on data: proved with their upper bounds, if at all
+  std::optional<Bytes> peak_bytes;     // highest use of the device, context included: the proof
+  std::optional<Bytes> min_cap_bytes;  // the smallest cap with which this works
   std::optional<Bytes> min_cap_split_bytes;  // the same where weights may be split; nothing where none can be
   Bytes context_bytes = 0;
+  Bytes state_bytes = 0;     // kept state, with the copy of before the job (ModelOptions::keep_state)
   Bytes kept_bytes = 0;      // stays on the device between jobs
   Bytes resident_bytes = 0;  // weights that are copied once per batch
   Bytes streamed_bytes_per_pass =

@@ -11,6 +11,7 @@
 
 #include "lowtide/error.hpp"
 #include "lowtide/model.hpp"
+#include "lowtide/named_tensor.hpp"
 #include "lowtide/options.hpp"
 #include "lowtide/plan_summary.hpp"
 #include "lowtide/run_report.hpp"
@@ -76,10 +77,10 @@ class Session {
 
   /// Runs one job. `inputs` in flattened order on the host (undefined tensors for None and constant inputs).
   /// Results are on the host, in flattened order, contiguous; undefined for None; integers and floats as 0-d
-  /// tensors. Inputs are not modified. State (buffers the model writes) starts from the archive's values. A
-  /// shape that was not planned is planned now. Throws InputError, PlanInfeasible, OutOfBudget,
-  /// OperatorError, Cancelled, and ArchiveError when the model's file cannot be read or changed; the device
-  /// is then back at its baseline.
+  /// tensors. Inputs are not modified. State (buffers the model writes) starts from the archive's values, but
+  /// for models added with keep_state. A shape that was not planned is planned now. Throws InputError,
+  /// PlanInfeasible, OutOfBudget, OperatorError, Cancelled, and ArchiveError when the model's file cannot be
+  /// read or changed; the device is then back at its baseline.
   std::vector<at::Tensor> run(ModelHandle model, const std::vector<at::Tensor>& inputs);
   /// Runs jobs of one model in layer-major waves of the planned size: all jobs of a wave pass a group of
   /// layers before the next group's weights arrive. Results in the order of `jobs`, the same bits as run()
@@ -93,6 +94,14 @@ class Session {
   /// Predicted time over the cap, from the smallest cap to the one that keeps everything, for the jobs of the
   /// last plan.
   std::vector<CapPoint> cap_curve() const;
+
+  /// For models added with keep_state, between jobs; else a UsageError. State as in the archive again.
+  void reset_state(ModelHandle model);
+  /// Its values, on the host: a name of the model, the tensor; in memory of their own.
+  std::vector<NamedTensor> save_state(ModelHandle model);
+  /// What save_state() gave for this model, perhaps in another process. Throws InputError where names, shapes
+  /// or types are others; the state is then as before.
+  void load_state(ModelHandle model, const std::vector<NamedTensor>& state);
 
   /// Writes the peaks measured so far to SessionOptions::learned_file, for later sessions.
   void remember();

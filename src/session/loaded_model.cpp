@@ -7,6 +7,7 @@
 #include "base_torch/dtype_convert.hpp"
 #include "lowtide/error.hpp"
 #include "memory/pin_budget.hpp"
+#include "session/model_state.hpp"
 #include "session/ram_plan.hpp"
 
 namespace lowtide::detail {
@@ -173,7 +174,22 @@ void LoadedModel::send_inputs(JobRun& job) {
   job.inputs_sent = true;
 }
 
-void LoadedModel::run_in_place(JobRun& job, const std::atomic<bool>& cancel) {
+void LoadedModel::place_state(const ModelState& state) {
+  state.place([this](std::uint32_t weight, const at::Tensor& tensor) {
+    for (const graph::ValueId value : values_of_weight_[weight]) executor_.set_weight(value, tensor);
+  });
+}
+
+void LoadedModel::drop_state() {
+  for (const std::uint32_t file : data_->kept_state()) {
+    for (std::uint32_t w = 0; w < values_of_weight_.size(); ++w) {
+      if (data_->weights().weights[w].file != file) continue;
+      for (const graph::ValueId value : values_of_weight_[w]) executor_.set_weight(value, at::Tensor());
+    }
+  }
+}
+
+void LoadedModel::run_in_place(JobRun& job, const ModelState* state, const std::atomic<bool>& cancel) {
   if (mapped_) {
     mapped_->begin_job();
   } else {
@@ -181,6 +197,7 @@ void LoadedModel::run_in_place(JobRun& job, const std::atomic<bool>& cancel) {
     place_empty_weights();
     manager_->begin_job(residency::byte_tensor(cpu_slab_.data(), cpu_slab_.bytes(), device_.torch()));
   }
+  if (state != nullptr) place_state(*state);
   send_inputs(job);
   for (std::size_t step = 0; step < executor_.steps(); ++step) {
     if (cancel.load(std::memory_order_relaxed)) throw Cancelled("interrupted");

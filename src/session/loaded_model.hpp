@@ -16,6 +16,7 @@
 
 namespace lowtide::detail {
 
+class ModelState;
 struct SlotPlan;
 
 /// What a session lends to a model under a cap on host memory.
@@ -55,7 +56,11 @@ class LoadedModel {
   /// Sends the results to the host, or on the cpu takes them, and empties the frame.
   void fetch_outputs(JobRun& job);
   /// Runs the job on the cpu, weights in place. Throws as Executor::run_step, and Cancelled.
-  void run_in_place(JobRun& job, const std::atomic<bool>& cancel);
+  /// `state`: where it is kept, else null; it is on the cpu.
+  void run_in_place(JobRun& job, const ModelState* state, const std::atomic<bool>& cancel);
+  /// Kept state for the job that begins; and no longer.
+  void place_state(const ModelState& state);
+  void drop_state();
   /// After a run, successful or not, when the device has been synchronised: nothing of it is left.
   void finish_jobs();
 

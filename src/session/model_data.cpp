@@ -5,6 +5,7 @@
 
 #include "exec/operator_traits.hpp"
 #include "exec/reuse_operands.hpp"
+#include "exec/write_back.hpp"
 #include "lowtide/error.hpp"
 
 namespace lowtide::detail {
@@ -101,6 +102,11 @@ std::shared_ptr<const ModelData> ModelData::open(const std::filesystem::path& pa
   archive::Pt2Archive archive = archive::read_pt2(path, program);
   try {
     exec::annotate_operators(archive.program);
+    std::vector<std::uint32_t> file_of_input = archive.weights.resolve(archive.program.graph);
+    for (std::uint32_t& weight : file_of_input) {
+      if (weight != UINT32_MAX) weight = archive.weights.weights[weight].file;
+    }
+    exec::write_back_mutations(archive.program, file_of_input);
     exec::reuse_operands(archive.program);
   } catch (const UnsupportedOp& e) {
     throw UnsupportedOp("'" + path.string() + "': " + e.what());
@@ -130,9 +136,20 @@ void ModelData::analyse() {
   for (const HostLookup& lookup : host_lookups_) lookups[lookup.step] = weights_.weights[lookup.weight].file;
   storage_uses_ =
       UseCollector(graph, storages_, weights_.files.size(), lookups).collect(weights_, file_of_input_);
-  packing_ = plan::pack_units(storage_uses_);
+  pack();
   find_splittable();
   no_waves_ = find_obstacle_to_waves();
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (is_caller_input(graph.inputs[i].kind)) user_inputs_.push_back(i);
+  }
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (graph.outputs[i].kind == graph::OutputKind::user) user_outputs_.push_back(i);
+  }
+}
+
+/// Units from the storages that travel.
+void ModelData::pack() {
+  packing_ = plan::pack_units(storage_uses_);
   for (std::size_t u = 0; u < packing_.units.size(); ++u) {
     const auto& content = packing_.content[u];
     const auto named =
@@ -142,12 +159,22 @@ void ModelData::analyse() {
         (named == weights_.weights.end() ? weights_.files[content.front().storage].record : named->name) +
         (content.size() > 1 ? " and " + std::to_string(content.size() - 1) + " more" : "");
   }
-  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-    if (is_caller_input(graph.inputs[i].kind)) user_inputs_.push_back(i);
+}
+
+std::shared_ptr<const ModelData> ModelData::with_kept_state() const {
+  std::shared_ptr<ModelData> kept(new ModelData(*this));
+  for (std::uint32_t file = 0; file < kept->storage_uses_.size(); ++file) {
+    plan::StorageUse& use = kept->storage_uses_[file];
+    if (!use.state || use.uses.empty() || use.bytes == 0) continue;
+    kept->kept_state_.push_back(file);
+    use.state = false;
+    use.uses.clear();
   }
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    if (graph.outputs[i].kind == graph::OutputKind::user) user_outputs_.push_back(i);
-  }
+  if (kept->kept_state_.empty())
+    throw UsageError("'" + path_.filename().string() +
+                     "' has no state to keep: it writes none of its buffers; leave --keep-state out");
+  kept->pack();
+  return kept;
 }
 
 /// The weight that an argument names directly, UINT32_MAX where it is none.

@@ -28,6 +28,10 @@ class ModelData {
  public:
   static std::shared_ptr<const ModelData> open(const std::filesystem::path& path, const std::string& program);
 
+  /// The same model for a session that keeps its state from job to job (ModelState): storages that the
+  /// program writes are no weights that travel any more. Throws UsageError where it writes none.
+  std::shared_ptr<const ModelData> with_kept_state() const;
+
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
   std::int64_t modified_ns() const { return modified_ns_; }
@@ -53,6 +57,8 @@ class ModelData {
   const std::vector<plan::SplittableWeight>& splittable() const { return splittable_; }
   /// Rows of the weight of the `linear` at `step`, which is splittable.
   std::int64_t linear_rows(graph::NodeId step) const;
+  /// Files that with_kept_state() took from the weights that travel.
+  const std::vector<std::uint32_t>& kept_state() const { return kept_state_; }
   /// Why jobs of this model cannot pass its layers together; empty where they can.
   const std::string& no_waves() const { return no_waves_; }
   /// User and constant inputs in flattened order, as indices into program().graph.inputs.
@@ -70,6 +76,7 @@ class ModelData {
  private:
   ModelData() = default;
   void analyse();
+  void pack();
   std::uint32_t weight_argument(const graph::Node& node, std::string_view name) const;
   void find_host_lookups();
   void find_splittable();
@@ -90,6 +97,7 @@ class ModelData {
   std::vector<HostLookup> host_lookups_;
   std::vector<std::uint32_t> host_tables_;
   std::vector<plan::SplittableWeight> splittable_;
+  std::vector<std::uint32_t> kept_state_;
   std::string no_waves_;
   std::vector<std::size_t> user_inputs_;
   std::vector<std::size_t> user_outputs_;

@@ -73,7 +73,8 @@ PlanSummary summarise(const SessionPlan& plan, const PlannedModel& model, const 
   summary.exact = variant.split_weights == 0;
   summary.context_bytes = plan.context_bytes;
   summary.kept_bytes = plan.kept_bytes;
-  summary.peak_bytes = plan.context_bytes + plan.slab_bytes + job_bytes;
+  summary.state_bytes = plan.state_bytes;
+  summary.peak_bytes = plan.context_bytes + plan.state_bytes + plan.slab_bytes + job_bytes;
   summary.min_cap_bytes = plan.min_cap_bytes;
   summary.min_cap_split_bytes = plan.min_cap_split_bytes;
   summary.resident_bytes = model.residency.resident_bytes;

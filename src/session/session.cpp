@@ -29,10 +29,12 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 ModelHandle Session::add(const Model& model, const ModelOptions& options) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->entries.push_back({.data = model.shared_data(),
-                            .options = options,
-                            .loaded = nullptr,
-                            .buckets = detail::make_ladders(model.data(), options.shape_buckets)});
+  Impl::Entry entry{.data = options.keep_state ? model.data().with_kept_state() : model.shared_data(),
+                    .options = options,
+                    .loaded = nullptr,
+                    .buckets = detail::make_ladders(model.data(), options.shape_buckets)};
+  if (options.keep_state) entry.state = std::make_unique<detail::ModelState>(entry.data);
+  impl_->entries.push_back(std::move(entry));
   const graph::Program& program = model.data().program();
   if (const std::size_t open = graph::count_unevaluated(program); open > 0)
     log_message(LogLevel::info, "'" + model.path() + "': " + std::to_string(open) + " of " +
@@ -155,6 +157,7 @@ void Session::remember() {
 
 void Session::trim() {
   const std::lock_guard lock(impl_->mutex);
+  if (impl_->device) impl_->bring_states_home();
   impl_->drop_slab();
   if (impl_->device && !impl_->device->in_place()) impl_->device->extras()->trim();
   for (Impl::Entry& entry : impl_->entries) {

@@ -1,7 +1,7 @@
-// The inside of a session: what it holds, and its work in five files: session_setup.cpp (devices, plans,
+// The inside of a session: what it holds, and its work in six files: session_setup.cpp (devices, plans,
 // loading), session_job.cpp (running jobs and cleaning up after them), session_arena.cpp (planned places for
-// activations), session_buckets.cpp (padding jobs and cutting their results) and session_recovery.cpp (memory
-// that went missing).
+// activations), session_state.cpp (state that is kept), session_buckets.cpp (padding jobs and cutting their
+// results) and session_recovery.cpp (memory that went missing).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,6 +23,7 @@
 #include "session/bucket_ladders.hpp"
 #include "session/learned_shapes.hpp"
 #include "session/loaded_model.hpp"
+#include "session/model_state.hpp"
 #include "session/pattern_cache.hpp"
 #include "session/pattern_store.hpp"
 #include "session/ram_plan.hpp"
@@ -38,6 +39,7 @@ struct Session::Impl {
     ModelOptions options;
     std::unique_ptr<detail::LoadedModel> loaded;
     std::shared_ptr<const detail::BucketLadders> buckets;  // null where it has none
+    std::unique_ptr<detail::ModelState> state;             // null where none is kept
 
     /// The shapes at which a job of these shapes runs.
     graph::InputDescriptions run_shapes(const InputShapes& shapes) const;
@@ -65,6 +67,11 @@ struct Session::Impl {
   detail::LoadedModel& load(std::size_t index);
   at::Tensor slab_part(std::size_t index);
   void drop_slab();
+  void enter_states(std::size_t index);
+  void bring_states_home();
+  detail::ModelState& state_at_home(std::size_t index);
+  Bytes states_on_device() const;
+  Bytes planned_state_bytes() const;
   at::Tensor shrink_slab(std::size_t index);
   void fit_to_memory();
   std::exception_ptr synchronise() noexcept;
@@ -89,7 +96,7 @@ struct Session::Impl {
   void run_wave(std::size_t index, std::vector<PreparedJob>& prepared,
                 const std::vector<JobOutcome*>& outcomes);
   void run_in_place(std::size_t index, PreparedJob& prepared, JobOutcome& outcome);
-  std::exception_ptr end_jobs(std::size_t index, std::exception_ptr error, bool shrunk);
+  std::exception_ptr end_jobs(std::size_t index, std::exception_ptr error, bool shrunk, bool all_alive);
   std::vector<at::Tensor> run(std::size_t index, const std::vector<at::Tensor>& inputs);
   void learn(const detail::PlannedModel& planned, const detail::ShapePlan& shape,
              detail::StepRecorder* recorder, Bytes proved, Bytes window_peak, Bytes layout, bool complete);

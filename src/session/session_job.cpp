@@ -104,12 +104,17 @@ std::exception_ptr Session::Impl::synchronise() noexcept {
 }
 
 /// Cleans up after a wave, whatever happened. Returns `error`, or what the device reports late.
-std::exception_ptr Session::Impl::end_jobs(std::size_t index, std::exception_ptr error, bool shrunk) {
+std::exception_ptr Session::Impl::end_jobs(std::size_t index, std::exception_ptr error, bool shrunk,
+                                           bool all_alive) {
   LoadedModel& model = *entries[index].loaded;
   const std::exception_ptr late = synchronise();
   if (!error) error = late;
   device->extras()->close_region();
   model.finish_jobs();
+  if (entries[index].state) {
+    model.drop_state();
+    entries[index].state->end_job(error != nullptr || !all_alive);
+  }
   if (shrunk) {
     drop_slab();
     model.use_plan(plan->models.at(index));
@@ -119,7 +124,7 @@ std::exception_ptr Session::Impl::end_jobs(std::size_t index, std::exception_ptr
     device->extras()->trim();
   } else {
     if (error) model.forget_device();  // what arrived and what did not is no longer worth knowing
-    device->extras()->trim_to(plan->context_bytes + plan->slab_bytes + plan->job_bytes);
+    device->extras()->trim_to(plan->context_bytes + plan->state_bytes + plan->slab_bytes + plan->job_bytes);
   }
   return error;
 }
@@ -139,7 +144,9 @@ JobStats Session::Impl::measure_wave(const device::DeviceCounters& before, Bytes
 
 void Session::Impl::check_baseline() {
   if (device->in_place()) return;
-  const Bytes expected = fixed_bytes() + (slab.defined() ? plan->kept_bytes : 0);
+  const bool keeps = options.after_job == AfterJob::keep;
+  const Bytes expected =
+      fixed_bytes() + (slab.defined() && keeps ? plan->slab_bytes : 0) + states_on_device();
   if (*last.used_after_bytes == expected) return;
   const std::string text = "the device holds " + std::to_string(*last.used_after_bytes) +
                            " bytes after the job, expected " + std::to_string(expected) +
@@ -179,14 +186,19 @@ void Session::Impl::run_in_place(std::size_t index, PreparedJob& prepared, JobOu
   const Bytes disk_before = tier.bytes_read;
   LoadedModel& model = load(index);
   detail::JobRun job = model.make_job(std::move(prepared.inputs));
-  std::exception_ptr error;
+  detail::ModelState* state = entries[index].state.get();
   try {
-    model.run_in_place(job, cancelled);
+    if (state != nullptr) {
+      enter_states(index);
+      state->begin_job();
+    }
+    model.run_in_place(job, state, cancelled);
     outcome.outputs = job.results();
   } catch (...) {
     outcome.error = std::current_exception();
   }
   model.finish_jobs();
+  if (state != nullptr) state->end_job(outcome.error != nullptr);
   if (outcome.error && cpu_plan) model.forget_device();  // what arrived and what did not is no longer known
   if (options.ram_cap) outcome.stats.disk_read_bytes = tier.bytes_read - disk_before;
   outcome.stats.wall_s = seconds_since(start);
@@ -218,6 +230,7 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
   detail::WaveRun wave(model, planned, runs, hooks);
   memory::Reservation job_charge;
   ArenaRun arena_run;
+  detail::ModelState* state = entries[index].state.get();
   std::exception_ptr error;
   try {
     const device::JobScope scope(&extras);
@@ -226,6 +239,11 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
       part = slab_part(index);
     } catch (const c10::OutOfMemoryError&) {
     }
+    if (state != nullptr) {
+      enter_states(index);
+      state->begin_job();
+      model.place_state(*state);
+    }
     job_charge = ledger->reserve(MemoryTag::activations, job_bytes, "the job's activations and workspace");
     arena_run = open_arena(index, prepared, job_bytes, recorder != nullptr);
     if (part.defined()) {
@@ -233,11 +251,15 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
     } else {
       wave.run_shrunk();
     }
+    if (state != nullptr) state->send_home(*device, model.staging());
   } catch (...) {
     error = std::current_exception();
     for (detail::JobRun& run : runs) run.drop_values();  // before what is left on the device is counted
   }
-  error = end_jobs(index, error, wave.shrunk());
+  const bool all_alive =
+      std::all_of(runs.begin(), runs.end(), [](const detail::JobRun& run) { return run.alive(); });
+  const Bytes held_state = states_on_device();
+  error = end_jobs(index, error, wave.shrunk(), all_alive);
   const Bytes window_peak = std::max(extras.window_peak(), recorder ? recorder->window_peak() : 0);
   JobStats stats = measure_wave(before, window_peak);
   stats.wall_s = seconds_since(start);
@@ -258,13 +280,11 @@ void Session::Impl::run_wave(std::size_t index, std::vector<PreparedJob>& prepar
     if (own != nullptr) outcomes[i]->stats.first_of_shape = ++shapes_run[own->learned_key] == 1;
   }
   last = outcomes.front()->stats;
-  const bool all_alive =
-      std::all_of(runs.begin(), runs.end(), [](const detail::JobRun& run) { return run.alive(); });
   const Bytes layout = learn_pattern(arena_run, all_alive && !wave.retried() && !wave.shrunk());
   // What came beside its planned place takes memory twice: that tells nothing about the next job.
   const bool foreseen = !arena_run.pattern || arena.misses() == 0;
   if (!wave.shrunk() && foreseen)
-    learn(planned, shape, recorder.get(), job_bytes, window_peak, layout, runs.front().alive());
+    learn(planned, shape, recorder.get(), job_bytes, window_peak - held_state, layout, runs.front().alive());
   check_baseline();
 }
 

@@ -40,7 +40,10 @@ struct Choices {
 class Planners {
  public:
   Planners(const PlanRequest& request, const std::map<std::size_t, PlannedModel>& models)
-      : context_(request.card.context_bytes), keeps_(request.after_job == AfterJob::keep) {
+      : context_(request.card.context_bytes),
+        state_(request.state_bytes),
+        fixed_(context_ + state_),
+        keeps_(request.after_job == AfterJob::keep) {
     if (request.ram_cap) ram_ = divide_ram(*request.ram_cap, request.wave, models);
     for (const auto& [index, model] : models) {
       for (const ShapePlan& shape : model.shapes) {
@@ -81,7 +84,7 @@ class Planners {
   Bytes alone_bytes() const {
     return most([](const ModelPlanner& planner) { return planner.alone_bytes(); });
   }
-  Bytes min_cap() const { return context_ + smallest_job_bytes() + smallest_slab_bytes(); }
+  Bytes min_cap() const { return fixed_ + smallest_job_bytes() + smallest_slab_bytes(); }
   Bytes resident_peak() const { return full_slab_bytes() + alone_bytes(); }
   double resident_s() const {
     double sum = 0;
@@ -99,14 +102,14 @@ class Planners {
                                      kWorthSplitting * static_cast<double>(planner.smallest_bytes()));
       most_bytes = std::max(most_bytes, std::min(split.value_or(UINT64_MAX), planner.smallest_bytes()));
     }
-    return helps ? std::optional(context_ + most_bytes) : std::nullopt;
+    return helps ? std::optional(fixed_ + most_bytes) : std::nullopt;
   }
 
   /// The fastest way for each model under the cap; nothing where it is too small. With several models, what
   /// their jobs need together with the largest slab must fit.
   std::optional<Choices> choose(Bytes cap) const {
-    if (cap < context_) return std::nullopt;
-    const Bytes room = cap - context_;
+    if (cap < fixed_) return std::nullopt;
+    const Bytes room = cap - fixed_;
     Choices choices;
     for (const auto& [index, planner] : planners_) {
       auto variant = planner.fastest(room);
@@ -136,7 +139,8 @@ class Planners {
                           " bytes is too small: the smallest that works is " + std::to_string(min_cap()) +
                           " (" + format_bytes(min_cap()) + "): weights " +
                           format_bytes(smallest_slab_bytes()) + ", activations and workspace " +
-                          format_bytes(smallest_job_bytes()) + ", context " + format_bytes(context_);
+                          format_bytes(smallest_job_bytes()) + ", context " + format_bytes(context_) +
+                          (state_ > 0 ? ", kept state " + format_bytes(state_) : "");
     const std::optional<Bytes> split = min_cap_split();
     if (split)
       message += "; with --allow-split " + std::to_string(*split) + " (" + format_bytes(*split) + ")";
@@ -228,6 +232,8 @@ class Planners {
   }
 
   Bytes context_;
+  Bytes state_;
+  Bytes fixed_;  // both
   bool keeps_;
   std::optional<RamPlan> ram_;
   std::map<std::size_t, ModelPlanner> planners_;
@@ -254,17 +260,17 @@ std::vector<Bytes> cap_ladder(const Planners& planners) {
   return ladder;
 }
 
-Session::LowVramChoice choose_low_vram(const Planners& planners, Bytes context) {
+Session::LowVramChoice choose_low_vram(const Planners& planners, Bytes fixed) {
   Session::LowVramChoice choice;
   choice.min_cap = planners.min_cap();
   const Bytes resident_peak = planners.resident_peak();
-  choice.share_of_peak_cap = context + static_cast<Bytes>(kLowVramShare * static_cast<double>(resident_peak));
+  choice.share_of_peak_cap = fixed + static_cast<Bytes>(kLowVramShare * static_cast<double>(resident_peak));
   const double limit = kLowVramSlowdown * planners.resident_s();
   const auto fast_enough = [&](Bytes cap) {
     const auto choices = planners.choose(cap);
     return choices && choices->per_job_s <= limit;
   };
-  choice.near_resident_cap = context + resident_peak;
+  choice.near_resident_cap = fixed + resident_peak;
   const std::vector<Bytes> ladder = cap_ladder(planners);
   for (std::size_t i = 0; i < ladder.size(); ++i) {
     if (!fast_enough(ladder[i])) continue;
@@ -301,11 +307,12 @@ SessionPlan plan_session(const PlanRequest& request, std::map<std::size_t, Plann
   result.models = std::move(models);
   const Planners planners(request, result.models);
   result.context_bytes = request.card.context_bytes;
+  result.state_bytes = request.state_bytes;
   result.ram = planners.ram();
   result.min_cap_bytes = planners.min_cap();
   result.min_cap_split_bytes = planners.min_cap_split();
   if (request.low_vram && !request.vram_cap)
-    result.low_vram = choose_low_vram(planners, result.context_bytes);
+    result.low_vram = choose_low_vram(planners, result.context_bytes + result.state_bytes);
   result.cap_bytes = request.vram_cap              ? *request.vram_cap
                      : result.low_vram.has_value() ? result.low_vram->chosen
                                                    : request.card.total_bytes;
@@ -325,7 +332,7 @@ SessionPlan plan_session(const PlanRequest& request, std::map<std::size_t, Plann
     result.slab_bytes = std::max(result.slab_bytes, model.slab_begin + model.residency.slab_bytes);
     result.exact = result.exact && model.variant->split_weights == 0;
   }
-  result.kept_bytes = planners.keeps() ? result.slab_bytes : 0;
+  result.kept_bytes = planners.keeps() ? result.slab_bytes + result.state_bytes : 0;
   return result;
 }
 

@@ -1,7 +1,7 @@
 // One plan for all jobs of a session: the cap, the slab for weights, the residency of each model, the proof.
 // Arithmetic only: no device.
 //
-//   cap >= context + slab + highest need of any job beside the weights
+//   cap >= context + kept state + slab + highest need of any job beside the weights
 #pragma once
 
 #include <map>
@@ -64,8 +64,9 @@ struct SessionPlan {
   std::optional<Bytes> min_cap_split_bytes;
   Bytes context_bytes = 0;
   Bytes slab_bytes = 0;
-  Bytes kept_bytes = 0;
-  Bytes job_bytes = 0;  // highest need of any job or wave beside the weights
+  Bytes state_bytes = 0;  // of models that keep their state, during their jobs
+  Bytes kept_bytes = 0;   // slab and state that stay between jobs
+  Bytes job_bytes = 0;    // highest need of any job or wave beside the weights
   bool exact = true;
   std::optional<Session::LowVramChoice> low_vram;
   std::optional<RamPlan> ram;                  // with a RAM cap
@@ -80,6 +81,7 @@ struct PlanRequest {
   int wave = 1;
   bool allow_split = false;
   std::optional<Bytes> ram_cap;
+  Bytes state_bytes = 0;  // SessionPlan::state_bytes
 };
 
 /// `models` come with data, shapes and jobs; the rest is filled in. Throws PlanInfeasible.

@@ -33,7 +33,9 @@ at::Tensor Session::Impl::shrink_slab(std::size_t index) {
 /// again, goes back to the plan that was put aside. Throws OutOfBudget when too little is left for any plan.
 void Session::Impl::fit_to_memory() {
   const Bytes reachable = device->extras()->reachable_bytes();
-  const auto peak = [](const detail::SessionPlan& p) { return p.context_bytes + p.slab_bytes + p.job_bytes; };
+  const auto peak = [](const detail::SessionPlan& p) {
+    return p.context_bytes + p.state_bytes + p.slab_bytes + p.job_bytes;
+  };
   if (reduced_cap && reachable >= unreduced_peak) {
     replan(plan->models);
     log_message(LogLevel::info, "other programs gave memory of the device back: the plan is as before");

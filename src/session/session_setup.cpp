@@ -86,7 +86,20 @@ detail::PlanRequest Session::Impl::plan_request() const {
           .after_job = options.after_job,
           .wave = options.wave,
           .allow_split = options.allow_split,
-          .ram_cap = options.ram_cap};
+          .ram_cap = options.ram_cap,
+          .state_bytes = planned_state_bytes()};
+}
+
+/// On the device: of all models and twice, where state stays there (ModelState), else of one at a time.
+Bytes Session::Impl::planned_state_bytes() const {
+  const bool stays = options.after_job == AfterJob::keep;
+  Bytes sum = 0, most = 0;
+  for (const Entry& entry : entries) {
+    if (!entry.state) continue;
+    sum += 2 * entry.state->bytes();
+    most = std::max(most, entry.state->bytes());
+  }
+  return stays ? sum : most;
 }
 
 void Session::Impl::replan(std::map<std::size_t, PlannedModel> models) {
@@ -96,6 +109,7 @@ void Session::Impl::replan(std::map<std::size_t, PlannedModel> models) {
 
 /// Puts a plan in force: nothing is on the device then but the context.
 void Session::Impl::follow(detail::SessionPlan fresh) {
+  bring_states_home();
   drop_slab();
   // Where a model's share of host memory is another one, its weights are read anew.
   for (std::size_t i = 0; i < entries.size() && plan && plan->ram && fresh.ram; ++i) {

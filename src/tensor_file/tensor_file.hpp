@@ -16,13 +16,11 @@
 #include <vector>
 
 #include "graph/dtype.hpp"
+#include "lowtide/named_tensor.hpp"
 
 namespace lowtide::tensor_file {
 
-struct NamedTensor {
-  std::string name;  // empty: the file does not name it
-  at::Tensor tensor;
-};
+using lowtide::NamedTensor;  // the name is empty where the file has none
 
 /// What a file says about a tensor, without its data.
 struct TensorEntry {
